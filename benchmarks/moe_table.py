@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from gemm_tuner.moe import tuned_file
 from gemm_tuner.moe.problem import MoeProblem

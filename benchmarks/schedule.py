@@ -27,8 +27,8 @@ from samples import config, problem
 from tuning import StandInGpu, session, state_of
 
 from gemm_tuner.launch.plan import SCREEN, VERIFY, Plan
+from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline.tune import Tuning
 
 # Seconds: of the launcher that screens and lives on; of a launcher under nsys, with torch and the scripts; its report;

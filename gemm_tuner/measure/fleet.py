@@ -16,9 +16,9 @@ from gemm_tuner.core.records import Problem, Timing
 from gemm_tuner.launch.journal import End, Judged
 from gemm_tuner.launch.plan import Plan, Work
 from gemm_tuner.measure.launcher import Launcher
+from gemm_tuner.measure.launcher_events import Died, Heard, OnEvent, ignore
 from gemm_tuner.measure.parse_run import Key, remaining
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import Died, Heard, OnEvent, ignore
 
 # Configurations of one profiler start: nsys 2023.4 imported traces of 22 700 and failed at 37 600 (221 884 calls) with
 # "Wrong event order has been detected".

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Protocol
 
 from gemm_tuner.launch.plan import Plan
+from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import OnEvent, ignore
 
 
 class Checker(Protocol):

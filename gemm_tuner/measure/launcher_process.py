@@ -13,8 +13,9 @@ from gemm_tuner.core.language import Language
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure import retry, supervise
 from gemm_tuner.measure.launcher import HostChecker, Launcher
+from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import Control, OnEvent, check_plan, ignore, watch
+from gemm_tuner.measure.supervise import Control, check_plan, watch
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.system import carried_files
 from gemm_tuner.system.installation import IMPORT_ROOT
@@ -76,7 +77,8 @@ class LiveLauncher(Control, Launcher):
         def start(part: Plan, where: Path) -> Ended:
             return self._profile(part, where, on_event)
 
-        return retry.time_plan(self.placed(plan), self.profiler, start, folder, on_found, self.wind_down)
+        placed = self.placed(plan)
+        return retry.time_plan(placed, self.profiler, start, folder, on_found, self.wind_down, on_event=on_event)
 
     def _profile(self, plan: Plan, where: Path, on_event: OnEvent) -> Ended:
         """Starts the profiler once; plan, journal, log and trace are in the folder ``where``."""

@@ -18,9 +18,10 @@ from gemm_tuner.launch.journal import Begin, End, Event, Fail, Finished, Judged,
 from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, VERIFY, Plan
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.launcher import Launcher
+from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.parse_run import Key, collect, failures
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import PROBE, OnEvent, ignore
+from gemm_tuner.measure.supervise import PROBE
 from gemm_tuner.profilers import PROFILERS, Profiler, TraceError
 from gemm_tuner.system.documents import show, write_text_atomically
 from gemm_tuner.system.input_files import printable

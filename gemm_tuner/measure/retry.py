@@ -16,8 +16,9 @@ from pathlib import Path
 
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Problem, Status, Timing
-from gemm_tuner.launch.journal import Compiles, Event, Finished, read_journal
+from gemm_tuner.launch.journal import Compiles, End, Event, Fail, Finished, read_journal
 from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR, Plan
+from gemm_tuner.measure.launcher_events import Again, OnEvent, ignore
 from gemm_tuner.measure.parse_run import (
     Key,
     at_end,
@@ -32,7 +33,14 @@ from gemm_tuner.measure.parse_run import (
     told_the_known,
     whole_sizes,
 )
-from gemm_tuner.measure.supervise import ACCOUNTED, MAX_ATTEMPTS, PROBE, NotBegun, killed_from_outside, require_journal
+from gemm_tuner.measure.supervise import (
+    ACCOUNTED,
+    MAX_ATTEMPTS,
+    PROBE,
+    NotBegun,
+    killed_from_outside,
+    require_journal,
+)
 from gemm_tuner.profilers import PROFILERS, Profiler, TraceError
 from gemm_tuner.system.processes import MOST_CRASHES, Ended
 
@@ -87,6 +95,7 @@ def time_plan(
     on_found: OnFound,
     wind_down: Callable[[], bool],
     most_entries: int = 0,
+    on_event: OnEvent = ignore,
 ) -> StageRun:
     """Times the entries of the plan until its deadline.
 
@@ -94,6 +103,7 @@ def time_plan(
     on_found:     called with new timings after each start.
     most_entries: limit of entries per start; 0: no limit. A crash loses the times of its start, so cheap starts should
                   be small.
+    on_event:     called with ``Again`` when configurations that had ended are timed again.
     Raises EnvironmentFault if the profiler fails twice.
     """
     began, stage = time.monotonic(), Stage(profiler, on_found)
@@ -116,6 +126,7 @@ def time_plan(
         stage.run.starts += 1
         if part.probe:
             (where / PROBE).touch()
+        failed = ""
         try:
             stage.take(part, where, start(part.plan, where))
         except CannotWrite:
@@ -123,11 +134,14 @@ def time_plan(
         except NotBegun:
             (where / ACCOUNTED).touch()
             break
-        except EnvironmentFault:
+        except EnvironmentFault as fault:
             if part.last_try:
                 raise
+            failed = f"{part.plan.stage}: the next starts are shorter, because {fault.one_line()}"
             (where / ACCOUNTED).touch()
             stage.parts.extendleft(reversed([replace(part, plan=half, last_try=True) for half in halves(part.plan)]))
+        if lost := ended_in(part.plan, where) - stage.run.timings.keys():
+            on_event(part.plan.work[0].problem, Again(len(lost), failed))
     if not wind_down() and not plan.is_over():
         for part in stage.parts:
             stage.keep(given_up(part.plan, attempts))
@@ -232,6 +246,12 @@ class Stage:
             return Failure(found, probes=probes(part.plan, index))
         failing = [VENDOR] if work.vendor else names
         return Failure({**found, **{(work.problem, name): crash_timing(work.problem, name, ended) for name in failing}})
+
+
+def ended_in(plan: Plan, where: Path) -> set[Key]:
+    """What has ended or failed in a start."""
+    events = read_journal(where / "journal.jsonl")
+    return {(plan.work[event.work].problem, event.name) for event in events if isinstance(event, (End, Fail))}
 
 
 def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:

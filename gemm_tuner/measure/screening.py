@@ -13,9 +13,10 @@ from pathlib import Path
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.launch.plan import SCREEN, Plan
 from gemm_tuner.measure.launcher import Launcher, Timer
+from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.retry import OnFound, StageRun, time_plan
-from gemm_tuner.measure.supervise import OnEvent, follow, ignore
+from gemm_tuner.measure.supervise import follow
 from gemm_tuner.profilers.proton import Proton
 from gemm_tuner.system.processes import Ended, Watched
 
@@ -80,7 +81,8 @@ class Resident(Timer):
             return replace(ended, log_path=where / "launcher.log")
 
         live = self.live
-        run = time_plan(live.placed(plan), Proton(), start, folder, on_found, live.wind_down, MOST_ENTRIES)
+        placed = live.placed(plan)
+        run = time_plan(placed, Proton(), start, folder, on_found, live.wind_down, MOST_ENTRIES, on_event)
         return replace(run, starts=0)  # of profilers
 
 

@@ -9,10 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from gemm_tuner.core.errors import FREE_SPACE, CannotWrite, EnvironmentFault
-from gemm_tuner.core.records import Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.journal import (
     Begin,
@@ -29,6 +27,7 @@ from gemm_tuner.launch.journal import (
 )  # fmt: skip
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, STOP_FILE, VERIFY, Plan
 from gemm_tuner.launch.turn import WAITING_FILE
+from gemm_tuner.measure.launcher_events import Died, OnEvent
 from gemm_tuner.measure.parse_run import Key, at_end, compared_at_end, crash_timing, from_on
 from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES, Ended, Watched, identity, pid_of, run_watched
 
@@ -47,39 +46,12 @@ PROBE = "probe"
 LATE_CHECK_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Died:
-    """An event that is not in the journal: the check of a configuration crashed or hung."""
-
-    name: str
-    message: str
-
-
-Heard = Begin | End | Fail | Judged | Died
-# A callback for events of configurations, called as they happen.
-OnEvent = Callable[[Problem, Heard], None]
-
-
 class NotBegun(Exception):
     """A launcher that waited for the GPU was ended, because the run is to end."""
 
 
 class OutOfTime(Exception):
     """A check was ended because its plan's deadline has passed; its configuration has no result."""
-
-
-def ignore(*heard: Any) -> None:
-    """An OnEvent that does nothing."""
-
-
-def at_each_end(advance: Callable[[], None]) -> OnEvent:
-    """A callback that calls ``advance`` whenever a configuration has ended or failed."""
-
-    def hear(problem: Problem, event: Heard) -> None:
-        if isinstance(event, (End, Fail)):
-            advance()
-
-    return hear
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 
@@ -13,9 +13,9 @@ from gemm_tuner.launch.plan import FINALS, VENDOR, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.gpu_watch import Sample
+from gemm_tuner.measure.launcher_events import OnEvent
 from gemm_tuner.measure.parse_run import Key, remaining
 from gemm_tuner.measure.retry import StageRun
-from gemm_tuner.measure.supervise import at_each_end
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
@@ -95,7 +95,7 @@ class FinalsProcesses:
             bar = self.log.step(TITLE, total, f"{title}{attempt}")
             with self.gpus.held(), bar as step, gpu_watch.watching(self.gpus.sensor, self.gpus.names) as samples:
                 begun, gone = budget.clock(), len(self.fleet.dead)  # not earlier: waiting for the GPU does not count
-                found = self._time(processes, sizes, step.advance)
+                found = self._time(processes, sizes, self.log.followed(step))
             slowed = gpu_watch.throttled(samples)
             self._note_gpu(TITLE + attempt, samples, slowed)
             spent_s = budget.clock() - begun
@@ -107,16 +107,16 @@ class FinalsProcesses:
                 break
         return found
 
-    def _time(self, processes: Sequence[Process], sizes: int, advance: Callable[[], None]) -> list[Found]:
+    def _time(self, processes: Sequence[Process], sizes: int, on_event: OnEvent) -> list[Found]:
         """Runs all of the processes. An error in one ends the others."""
         found: list[Found] = [{} for _ in processes]
         threading.Thread(target=estimates.load, name="imports", daemon=True).start()
         if len(processes) == 1:
-            self.limits.learn_all(self._time_one(processes[0], sizes, advance, found[0]))
+            self.limits.learn_all(self._time_one(processes[0], sizes, on_event, found[0]))
             return found
         with ThreadPoolExecutor(len(processes)) as pool:
             pairs = zip(processes, found, strict=True)
-            futures = [pool.submit(self._time_one, process, sizes, advance, into) for process, into in pairs]
+            futures = [pool.submit(self._time_one, process, sizes, on_event, into) for process, into in pairs]
             try:
                 for future in as_completed(futures):
                     future.result()
@@ -125,7 +125,7 @@ class FinalsProcesses:
                 raise
         return found
 
-    def _time_one(self, process: Process, sizes: int, advance: Callable[[], None], into: Found) -> list[StageRun]:
+    def _time_one(self, process: Process, sizes: int, on_event: OnEvent, into: Found) -> list[StageRun]:
         labels = self.gpus.labels
 
         def enter(timings: Mapping[Key, Timing]) -> None:
@@ -137,7 +137,7 @@ class FinalsProcesses:
         plans = self.planner.finals(process.number, self._deadline(sizes))
         blamed = {key: timing for key, timing in self.times.blamed.items() if key in process.keys}
         enter(blamed)
-        runs = self.fleet.time(remaining(process.work, blamed), plans, at_each_end(advance), enter, True)
+        runs = self.fleet.time(remaining(process.work, blamed), plans, on_event, enter, True)
         with self._entering:
             for run in runs:
                 self.log.count_run(run)

@@ -12,7 +12,6 @@ from gemm_tuner.launch.plan import SCREEN, Work
 from gemm_tuner.measure import drift
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.parse_run import Key
-from gemm_tuner.measure.supervise import at_each_end
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
@@ -121,7 +120,7 @@ class Rounds:
         if total:
             with self.gpus.held(), self.log.step("screen", total, f"screen, round {self.number}") as step:
                 plans = self.planner.screen(self.jobs, self.limits.budget.unix_time(self._until))
-                runs = self.fleet.time(work, plans, at_each_end(step.advance), found)
+                runs = self.fleet.time(work, plans, self.log.followed(step), found)
             for run in runs:
                 self.log.count_run(run)
                 self.limits.learn(run)

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from gemm_tuner.measure.launcher_events import Again, OnEvent, at_each_end
 from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.system import progress
 from gemm_tuner.system.progress import Step
@@ -45,6 +46,16 @@ class RunLog:
         """``stage`` with a progress bar of ``total`` steps. title: of the bar, if not the stage's name."""
         with self.stage(stage), progress.step(title or stage, total, self.console) as step:
             yield step
+
+    def followed(self, step: Step) -> OnEvent:
+        """A callback for events of launchers that advances a step, and says what is timed again."""
+
+        def again(event: Again) -> None:
+            step.expect(event.count)
+            if event.reason:
+                self.say(event.reason)
+
+        return at_each_end(step.advance, again)
 
     def add_seconds(self, stage: str, seconds: float) -> None:
         self.stage_seconds[stage] = self.stage_seconds.get(stage, 0.0) + seconds

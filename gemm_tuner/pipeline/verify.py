@@ -10,7 +10,7 @@ from gemm_tuner.core.script import Script
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.journal import End, Fail, Judged
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
-from gemm_tuner.measure.supervise import Died, Heard
+from gemm_tuner.measure.launcher_events import Died, Heard
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.store import Store
 

@@ -162,7 +162,7 @@ def report(
     current = {key for key, names in named.items() if known.get(key, {}).get("configs") == names}
     rows = [row_of(one.problem, known[one.problem.key]["us"]) for one in some if one.problem.key in current]
     if rows:
-        titles = ("whole call", "M", *(f"{label}\nus" for label in LABELS), f"{DEFAULT} /\n{TUNED}")
+        titles = ("whole call", "M", *(f"{label} us" for label in LABELS), f"{DEFAULT}/\n{TUNED}")
         print_table(out, "", [Column(title, is_number=at > 0) for at, title in enumerate(titles)], rows)
 
 

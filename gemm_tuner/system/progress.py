@@ -35,6 +35,13 @@ class Step:
             elif time.monotonic() - self._said >= PLAIN_SECONDS:
                 self._say()
 
+    def expect(self, more: int) -> None:
+        """Adds units that must be done again. Thread-safe."""
+        with self._lock:
+            self.total += more
+            if self._bar is not None and self._task is not None:
+                self._bar.update(self._task, total=self.total)
+
     def _say(self) -> None:
         self._said = time.monotonic()
         elapsed = self._said - self._started

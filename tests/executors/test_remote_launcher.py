@@ -16,7 +16,7 @@ from gemm_tuner.executors.cluster.gpu_station import Told
 from gemm_tuner.executors.cluster.remote_launcher import RemoteLauncher
 from gemm_tuner.launch.journal import Begin
 from gemm_tuner.launch.plan import SCREEN, VERIFY, Method, Plan, Work
-from gemm_tuner.measure.supervise import Died
+from gemm_tuner.measure.launcher_events import Died
 from gemm_tuner.store.store import Store
 
 SIZE = problem(64, 64, 64)

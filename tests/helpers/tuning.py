@@ -28,9 +28,9 @@ from gemm_tuner.measure.budget import Budget, Costs
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.launcher import Launcher
+from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.finals import Finals

@@ -16,9 +16,9 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.journal import Judged
 from gemm_tuner.launch.plan import SCREEN, VERIFY, Method, Plan, Work
 from gemm_tuner.measure.fleet import MOST_ENTRIES_A_START, Fleet, deal, starts_for
+from gemm_tuner.measure.launcher_events import Heard, OnEvent, ignore
 from gemm_tuner.measure.parse_run import Key, remaining
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import Heard, OnEvent, ignore
 
 SIZES = [problem(16, 16, k) for k in (64, 128, 256, 512)]
 NAMES = ("a", "b", "c")

@@ -31,10 +31,11 @@ from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE,
 from gemm_tuner.launch.turn import WAITING_FILE
 from gemm_tuner.measure import launcher_process as launch
 from gemm_tuner.measure import retry, supervise
+from gemm_tuner.measure.launcher_events import Again, Died, Heard, at_each_end, ignore
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, launcher_env, visible_gpu
 from gemm_tuner.measure.parse_run import at_end, halves
 from gemm_tuner.measure.retry import StageRun
-from gemm_tuner.measure.supervise import ACCOUNTED, PROBE, Died, Heard, JournalTail
+from gemm_tuner.measure.supervise import ACCOUNTED, PROBE, JournalTail
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.source import codegen
 from gemm_tuner.system import processes
@@ -108,7 +109,7 @@ def test_all_well(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_events_are_heard_as_they_happen(nsys: None, tmp_path: Path) -> None:
     heard: list[tuple[type, str, Problem]] = []
     counted: list[int] = []
-    count = supervise.at_each_end(lambda: counted.append(len(heard)))
+    count = at_each_end(lambda: counted.append(len(heard)))
 
     def hear(of: Problem, event: Heard) -> None:
         heard.append((type(event), event.name, of))
@@ -200,13 +201,24 @@ def test_one_that_somebody_kills_runs_again_once(run: Run, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("stage", [SCREEN, FINALS])
 def test_a_profiler_that_fails_on_much_has_another_try_with_less(
-    here: None, run: Run, monkeypatch: pytest.MonkeyPatch, stage: str
+    here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
-    """As an nsys whose import stumbles over a long trace: 12 kernels are too much here, 6 are not."""
+    """As an nsys whose import stumbles over a long trace: 12 kernels are too much here, 6 are not. It is said once, and
+    how many of them end again."""
     monkeypatch.setenv("NSYS_FAULT", "too much")
-    done = run((ONE, ["good_1"]), (TWO, ["good_2"]), stage=stage)
+    ended: list[str] = []
+    again: list[Again] = []
+
+    def hear(problem: Problem, event: Heard) -> None:
+        at_each_end(lambda: ended.append(event.name), again.append)(problem, event)
+
+    asked = plan((ONE, ["good_1"]), (TWO, ["good_2"]), stage=stage)
+    launcher = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda")
+    done = launcher.timings(asked, tmp_path / "00-screen", hear)
     assert {**statuses(done), **statuses(done, TWO)} == {"good_1": "ok", "good_2": "ok"}
     assert done.starts == 3
+    (lost,) = again
+    assert len(ended) == 2 + lost.count and "nsys" in lost.reason
 
 
 def test_finals_of_a_size_are_never_had_in_two_starts(
@@ -216,8 +228,11 @@ def test_finals_of_a_size_are_never_had_in_two_starts(
     monkeypatch.setenv("NSYS_FAULT", "loss at a crash")
     asked = plan((ONE, ["good_1", "good_2"]), (TWO, ["kills_3"]), stage=FINALS)
     folder = tmp_path / "00-finals"
-    done = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda").timings(asked, folder)
+    again: list[Again] = []
+    hear = at_each_end(lambda: None, again.append)
+    done = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda").timings(asked, folder, hear)
     assert statuses(done) == {"good_1": "ok", "good_2": "ok"} and statuses(done, TWO) == {"kills_3": "crashed"}
+    assert [lost.count for lost in again] == [2]
     (left,) = Plan.read(folder / "start01" / "plan.json").work
     assert (left.problem, [name for _, name in left.entries]) == (ONE, ["good_1", "good_2"])
 
@@ -442,7 +457,7 @@ def test_a_finished_launcher_has_a_while_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float, alive: bool
 ) -> None:
     monkeypatch.setattr(supervise, "REPORT_LIMIT_S", limit_s)
-    tail = JournalTail(tmp_path / "journal.jsonl", plan((ONE, ["good_1"])), supervise.ignore)
+    tail = JournalTail(tmp_path / "journal.jsonl", plan((ONE, ["good_1"])), ignore)
     assert tail.beat() == tail.beat()
     tail.path.write_text('{"event": "finished"}\n{"event": "ha')
     assert (tail.beat() != tail.beat()) == alive

@@ -18,8 +18,8 @@ from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.decide.finals_plan import LEAST_FINALISTS, FinalsPlan, fitted
 from gemm_tuner.launch.plan import FINALS, SCREEN, TIRING_CALL_US, VERIFY, Plan
 from gemm_tuner.measure.budget import Budget, Cost, Costs
+from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import NOT_CHECKED, Tuning
 

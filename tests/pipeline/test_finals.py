@@ -20,9 +20,9 @@ from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, Plan, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.gpu_watch import Sample
+from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline.finals import OVERRULED, Finals
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import gpu_labels

@@ -21,9 +21,9 @@ from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EnvironmentFault
 from gemm_tuner.launch.plan import FINALS, SCREEN, STAGES, VERIFY, Plan
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.device import driver_name, lock_name
+from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.machine_check.gpus import other_users
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline.gpus import WAITING
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning

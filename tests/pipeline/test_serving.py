@@ -21,8 +21,8 @@ from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.launch.plan import VERIFY, Plan
+from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline import idle_flags, predict, prepare, serving, serving_space
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.serving_space import with_servers

@@ -18,7 +18,7 @@ from gemm_tuner.core.records import Status, Timing, Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, VERIFY, Plan
 from gemm_tuner.measure.budget import Budget
-from gemm_tuner.measure.supervise import OnEvent, ignore
+from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.pipeline import run_end
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.finalists import MORE_FINALS

@@ -14,7 +14,7 @@ from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.journal import Begin, End, Fail, Judged
 from gemm_tuner.launch.plan import VERIFY
-from gemm_tuner.measure.supervise import Died
+from gemm_tuner.measure.launcher_events import Died
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.verify import Verification, verify_plan
 from gemm_tuner.space.size_state import SizeState

@@ -22,10 +22,10 @@ from gemm_tuner.launch.plan import VERIFY, Plan
 from gemm_tuner.measure import device, replay
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.launcher import Launcher
+from gemm_tuner.measure.launcher_events import Heard
 from gemm_tuner.measure.machine_check.gpus import are_shared, other_users, require_room
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import StageRun
-from gemm_tuner.measure.supervise import Heard
 from gemm_tuner.system import carried_files, gpu_lock
 
 # The folder of a recording that the stations of a machine play back in place of its GPUs: to try a cluster out.

@@ -22,9 +22,9 @@ from gemm_tuner.executors.cluster.worker import Worker, WorkerLost
 from gemm_tuner.launch.journal import Begin, End, Fail
 from gemm_tuner.launch.plan import VERIFY, Plan
 from gemm_tuner.measure.launcher import Launcher
+from gemm_tuner.measure.launcher_events import Died, OnEvent, ignore
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import Died, OnEvent, ignore
 from gemm_tuner.store.leases import BEAT_S, Lease
 from gemm_tuner.store.store import Store
 from gemm_tuner.system.processes import MOST_CRASHES
