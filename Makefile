@@ -1,7 +1,7 @@
 # make tune   tunes examples/sizes.yaml, on the GPU if there is one, else without
 # make tune EXTRAS=cute   the same with an optional part of setup.cfg: kernels in NVIDIA's CuTe DSL, proprietary
 # make test   lint, types, and all tests that need no GPU
-# make test-all   the same, with the whole of every grid that make test samples
+# make test-all   the same, with the whole of every grid that make test samples, and all processes started anew
 # make test-gpu   the tests that need one
 PYTHON ?= python3
 VENV ?= .venv
@@ -31,7 +31,7 @@ unit: $(VENV)/installed-dev $(VENV)/installed
 	$(PYTEST)
 
 test-all: lint $(VENV)/installed-dev $(VENV)/installed
-	FUZZ_EXAMPLES=2000 CHECK_OVERFLOW=1 $(PYTEST) -m "not gpu"
+	FUZZ_EXAMPLES=2000 CHECK_OVERFLOW=1 COLD_START=1 $(PYTEST) -m "not gpu"
 
 test-gpu: $(VENV)/installed-dev $(VENV)/installed
 	$(RUN) -m pytest -m gpu tests/gpu tests/faults

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import warm_python
 
 ROOT = Path(__file__).resolve().parents[1]
 # Modules and folders whose tests start processes or compile: one takes seconds.
@@ -18,6 +19,8 @@ LONG = (
     "faults/", "kernels/test_kernel_command", "kernels/test_agreement", "kernels/test_bad_kernels", "doors/",
     "compile/", "hosts/", "end_to_end/", "measure/test_launch", "languages/", "interpreter/", "launch/",
 )  # fmt: skip
+# Folders and modules whose subject is how processes start and end: nothing is left out of that.
+COLD = ("faults/", "system/", "gpu/", "end_to_end/test_install", "end_to_end/test_without_gpu")
 sys.path.insert(0, str(ROOT))
 
 
@@ -34,12 +37,25 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="gemm_tuner_tests_", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)
         os.environ["GEMM_TUNER_CACHE_DIR"] = folder.name
+        if "COLD_START" not in os.environ:
+            warm_python.start(Path(folder.name))
+    elif warm_python.FOLDER in os.environ:
+        warm_python.install()
 
 
 def pytest_collection_finish() -> None:
     """What thousands of tests are made of lives as long as the process: the garbage collector need not look at it."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Children of most tests are forks of a process that has imported what they would."""
+    with pytest.MonkeyPatch.context() as here:
+        if item.path.relative_to(ROOT / "tests").as_posix().startswith(COLD):
+            here.delenv(warm_python.FOLDER, raising=False)
+        return (yield)
 
 
 def is_long(item: pytest.Item) -> bool:

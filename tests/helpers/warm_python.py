@@ -1,0 +1,187 @@
+"""Python processes that begin with torch, Triton and pandas imported, in place of three seconds of CPU time each.
+
+``start`` lets ``subprocess.Popen`` ask a server (warm_server.py) to fork what would run ``python FILE ...`` or
+``python -m gemm_tuner...``, also behind ``guarded.py``, and does the same in the children. A child is a process as any
+other: its own memory, environment, folder, standard streams, session, exit status and signals, and /proc shows its
+command line and environment. What is left out is the start of the interpreter, these imports, and taking them apart at
+the end. All else is started as ever. ``make test-all`` leaves nothing out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import selectors
+import socket
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+GUARDED = str(ROOT / "gemm_tuner" / "system" / "guarded.py")
+# "PID:PATH": the process that servers end with, and the folder of their sockets.
+FOLDER, INTERPRET = "WARM_PYTHON_FOLDER", "TRITON_INTERPRET"
+ROOM = 4096, 65536  # bytes for the command line and the environment of a child
+PYTHON = sys.executable
+Cold: Any = subprocess.Popen
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a child is to be. argv: from the file or -m on. group: its process group; 0 for a session of its own.
+    bound: whether it dies with the process that asked for it."""
+
+    argv: list[str]
+    env: dict[str, str]
+    folder: str
+    group: int
+    bound: bool
+
+
+def start(folder: Path) -> None:
+    """From here on, Popen starts warm processes where FOLDER is among the child's variables, as it is now in all.
+    folder: of the servers' sockets; the servers end with this process."""
+    os.environ[FOLDER] = f"{os.getpid()}:{folder}"
+    install()
+
+
+def install() -> None:
+    """Has Popen do so here, in a process that such a one started."""
+    subprocess.Popen = WarmPopen  # type: ignore[misc]
+
+
+def command_of(args: Any) -> tuple[list[str], bool] | None:
+    """(what is behind ``python``, whether it was guarded); None for what is no warm process."""
+    if not isinstance(args, (list, tuple)) or not all(isinstance(one, str) for one in args):
+        return None
+    words = list(args)
+    if is_guarded := words[:4] == [PYTHON, "-I", "-S", GUARDED]:
+        words = words[5:]
+    if len(words) < 2 or words[0] != PYTHON:
+        return None
+    if words[1].endswith(".py") or (words[1] == "-m" and len(words) > 2 and words[2].startswith("gemm_tuner.")):
+        return words[1:], is_guarded
+    return None
+
+
+class WarmPopen(Cold):  # type: ignore[misc]
+    """Overrides what starts a process, and what waits for one without blocking, as CPython 3.10 to 3.14 have them."""
+
+    _server: socket.socket | None = None
+    _status: int | None = None
+
+    def _execute_child(self, args: Any, *given: Any) -> None:
+        executable, preexec_fn, _, pass_fds, cwd, env, _, _, shell = given[:9]
+        p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, _, gid, gids, uid, umask, new_session = given[9:21]
+        group = given[21] if len(given) > 21 else -1
+        is_plain = not (executable or preexec_fn or pass_fds or shell)
+        command = command_of(args)
+        if is_plain and command is not None and (gid, gids, uid, umask, group) == (None, None, None, -1, -1):
+            variables = {os.fsdecode(k): os.fsdecode(v) for k, v in (os.environ if env is None else env).items()}
+            of = 0 if new_session else os.getpgrp()
+            job = Job(command[0], variables, os.path.abspath(cwd or "."), of, command[1])
+            if FOLDER in variables and self._ask(job, (p2cread, c2pwrite, errwrite)):
+                self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
+                self._child_created = True
+                return
+        super()._execute_child(args, *given)
+
+    def _ask(self, job: Job, streams: tuple[int, ...]) -> bool:
+        """Whether the server forked the child."""
+        if (server := connected(job)) is None:
+            return False
+        text = json.dumps(asdict(job)).encode()
+        fds = [number if fd == -1 else fd for number, fd in enumerate(streams)]
+        socket.send_fds(server, [struct.pack("!q", len(text))], fds)
+        server.sendall(text)
+        self.pid = number_from(server)
+        self._server = server
+        return True
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if self._server is None:
+            found: tuple[int, int] = super()._try_wait(wait_flags)
+            return found
+        if self._status is None:
+            with selectors.DefaultSelector() as ready:
+                ready.register(self._server, selectors.EVENT_READ)
+                if not ready.select(0 if wait_flags & os.WNOHANG else None):
+                    return 0, 0
+            self._status = 255 << 8  # of a server that died
+            with contextlib.suppress(OSError):
+                self._status = number_from(self._server)
+            self._server.close()
+        return self.pid, self._status
+
+    def _internal_poll(self, _deadstate: Any = None, **more: Any) -> int | None:
+        if self._server is None:
+            ended: int | None = super()._internal_poll(_deadstate, **more)
+            return ended
+        if self.returncode is None and self._waitpid_lock.acquire(False):
+            try:
+                pid, status = self._try_wait(os.WNOHANG) if self.returncode is None else (0, 0)
+                if pid:
+                    self._handle_exitstatus(status)
+            finally:
+                self._waitpid_lock.release()
+        found: int | None = self.returncode
+        return found
+
+
+def connected(job: Job) -> socket.socket | None:
+    """A connection to the server for this job, which is started where there is none yet; None where it is gone."""
+    owner, _, folder = job.env[FOLDER].partition(":")
+    is_interpreter = job.env.get(INTERPRET) == "1"
+    path = Path(folder) / ("warm_interpreter" if is_interpreter else "warm_python")
+    if not path.exists():
+        with Path(f"{path}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                begin(path, owner, is_interpreter)
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        server.connect(str(path))
+    except OSError:
+        server.close()
+        return None
+    return server
+
+
+def begin(path: Path, owner: str, is_interpreter: bool) -> None:
+    """Starts a server, which is ready when its socket is there."""
+    env = {name: value for name, value in os.environ.items() if name != INTERPRET}
+    env |= {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "ROOM": "x" * ROOM[1]}
+    env |= {INTERPRET: "1"} if is_interpreter else {}
+    silent = os.open(os.devnull, os.O_RDWR)
+    log = os.open(f"{path}.log", os.O_WRONLY | os.O_CREAT, 0o600)
+    streams = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((silent, log, log))]
+    script = str(Path(__file__).with_name("warm_server.py"))
+    words = [PYTHON, script, str(path), owner, "x" * ROOM[0]]
+    pid = os.posix_spawn(PYTHON, words, env, file_actions=streams, setpgroup=0)
+    os.close(silent)
+    os.close(log)
+    while not path.exists():
+        assert os.waitpid(pid, os.WNOHANG) == (0, 0), Path(f"{path}.log").read_text()
+        time.sleep(0.01)
+
+
+def number_from(connection: socket.socket) -> int:
+    """Raises OSError where the connection ends before."""
+    (found,) = struct.unpack("!q", received(connection, 8))
+    return int(found)
+
+
+def received(connection: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        part = connection.recv(count - len(found))
+        if not part:
+            raise OSError("the connection ended")
+        found += part
+    return found

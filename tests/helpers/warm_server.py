@@ -1,0 +1,226 @@
+"""``python warm_server.py SOCKET PID ROOM``: forks processes from one that has imported what they would; see
+warm_python.py. It ends when PID does. ROOM: as many characters as a child's command line may have."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import gc
+import importlib
+import io
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import struct
+import sys
+import threading
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import warm_python
+from warm_python import INTERPRET, ROOT, Job
+
+IMPORTED = (
+    "pandas", "torch", "triton", "triton.language", "gemm_tuner.launch.main", "gemm_tuner.cli.main",
+    "gemm_tuner.kernels.check", "gemm_tuner.gemm.check", "gemm_tuner.gemm.reference",
+)  # fmt: skip
+# Variables that begin with these are read when Python or a library starts. The path is set anew for each process.
+READ_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH", "PYTORCH", INTERPRET)
+
+
+@dataclass
+class Child:
+    """connection: to the process that asked for it. pidfd: readable when it has ended."""
+
+    pid: int
+    connection: socket.socket
+    pidfd: int
+    is_bound: bool
+    is_wanted: bool = True
+    has_ended: bool = False
+
+    def closes(self) -> None:
+        """Takes note that the process that asked has read the exit status, or is gone."""
+        self.is_wanted = False
+        if not self.has_ended and self.is_bound:
+            os.kill(self.pid, signal.SIGKILL)
+        self.is_reaped()
+
+    def ends(self) -> None:
+        """Tells the exit status. Until that is read, the process stays, as a child does that nobody has waited for."""
+        self.has_ended = True
+        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        assert ended is not None
+        status = ended.si_status << 8 if ended.si_code == os.CLD_EXITED else ended.si_status
+        with contextlib.suppress(OSError):
+            self.connection.sendall(struct.pack("!q", status))
+        self.is_reaped()
+
+    def is_reaped(self) -> None:
+        if self.has_ended and not self.is_wanted:
+            os.waitpid(self.pid, 0)
+            self.connection.close()
+            os.close(self.pidfd)
+
+
+def serve(path: str, owner: int) -> Job:
+    """Forks children, and returns in each of them."""
+    for module in IMPORTED:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # else a child's collector copies all of it
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening.bind(f"{path}.new")
+    listening.listen(128)
+    os.rename(f"{path}.new", path)
+    events = selectors.DefaultSelector()
+    events.register(listening, selectors.EVENT_READ)
+    events.register(os.pidfd_open(owner), selectors.EVENT_READ, lambda: sys.exit(0))
+    while True:
+        for key, _ in events.select():
+            if key.fileobj is not listening:
+                events.unregister(key.fileobj)  # each is said once
+                key.data()
+                continue
+            connection, _ = listening.accept()
+            job, streams = read(connection)
+            pid = os.fork()
+            if pid == 0:
+                for key in list(events.get_map().values()):
+                    key.fileobj.close() if isinstance(key.fileobj, socket.socket) else os.close(key.fd)
+                for opened in (events, connection):
+                    opened.close()
+                take(streams)
+                return job
+            for fd in streams:
+                os.close(fd)
+            child = Child(pid, connection, os.pidfd_open(pid), job.bound)
+            connection.sendall(struct.pack("!q", pid))
+            events.register(connection, selectors.EVENT_READ, child.closes)
+            events.register(child.pidfd, selectors.EVENT_READ, child.ends)
+
+
+def read(connection: socket.socket) -> tuple[Job, list[int]]:
+    """What a process asks for, and the three standard streams of the child."""
+    head, streams, _, _ = socket.recv_fds(connection, 8, 3)
+    (count,) = struct.unpack("!q", head)
+    return Job(**json.loads(warm_python.received(connection, count))), list(streams)
+
+
+def take(streams: list[int]) -> None:
+    """streams: none of them below 3, which the server has open."""
+    for number, fd in enumerate(streams):
+        os.dup2(fd, number)
+        os.close(fd)
+
+
+def become(job: Job) -> None:
+    """Does in this child what Python does for a command."""
+    if job.group == 0:
+        os.setsid()
+    else:
+        with contextlib.suppress(PermissionError):  # of another session: it stays in the server's
+            os.setpgid(0, job.group)
+    os.chdir(job.folder)
+    if not can_be(job):
+        os.execve(sys.executable, [sys.executable, *job.argv], job.env)
+    for name in list(os.environ):
+        del os.environ[name]
+    ctypes.CDLL(None).clearenv()
+    show([f"{name}={value}" for name, value in job.env.items()], (47, 48))
+    show([sys.executable, *job.argv], (45, 46))
+    os.environ.update(job.env)
+    sys.path[:] = [*paths(job), *sys.path[2:]]
+    importlib.invalidate_caches()
+    renew_streams()
+    warm_python.install()
+    end_by(run(job.argv))
+
+
+def paths(job: Job) -> list[str]:
+    """What stands before the libraries in sys.path."""
+    first = job.folder if job.argv[0] == "-m" else os.path.dirname(os.path.join(job.folder, job.argv[0]))
+    return [first, *filter(None, job.env.get("PYTHONPATH", "").split(os.pathsep))]
+
+
+def can_be(job: Job) -> bool:
+    """Whether a new process would import what this one has, and read the same at its start."""
+    known = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
+    for path in paths(job):
+        names = {name.partition(".")[0] for name in os.listdir(path)} if os.path.isdir(path) else set()
+        if os.path.realpath(path) != str(ROOT) and names & known - {"warm_python"}:
+            return False
+
+    def start(env: dict[str, str]) -> dict[str, str]:
+        return {name: env[name] for name in env if name.startswith(READ_AT_START) and name != "PYTHONPATH"}
+
+    locales = filter(None, (job.env.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")))
+    is_utf8 = next(locales, "C").lower().endswith(("c", "posix", "utf-8", "utf8"))  # Python takes C for C.UTF-8
+    return is_utf8 and start(dict(os.environ)) == start(job.env) and str(ROOT) in map(os.path.realpath, paths(job))
+
+
+def show(words: list[str], fields: tuple[int, int]) -> None:
+    """Writes a command line or an environment to where /proc reads it. fields: of the first and last address, in
+    /proc/self/stat behind the name."""
+    stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    first, end = (int(stat[field]) for field in fields)
+    text = b"".join(os.fsencode(word) + b"\0" for word in words)[: end - first]
+    ctypes.memset(first, 0, end - first)
+    ctypes.memmove(first, text, len(text))
+
+
+def renew_streams() -> None:
+    for name, mode, fd in (("stdin", "rb", 0), ("stdout", "wb", 1), ("stderr", "wb", 2)):
+        before = getattr(sys, name)
+        at_once = mode == "wb" and bool(os.environ.get("PYTHONUNBUFFERED"))
+        raw: Any = os.fdopen(fd, mode, 0 if at_once else -1, closefd=False)
+        by_lines = name == "stderr" or os.isatty(fd)
+        new = io.TextIOWrapper(raw, before.encoding, before.errors, None, by_lines, at_once)
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
+
+
+def run(argv: list[str]) -> int:
+    """The exit status of ``python ARGV``; minus the number of the signal that ends it."""
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    vars(main)["__builtins__"] = __builtins__
+    try:
+        if argv[0] == "-m":
+            sys.modules.pop(argv[1], None)
+            sys.argv[:] = argv[1:]
+            runpy._run_module_as_main(argv[1])  # type: ignore[attr-defined]
+        else:
+            sys.argv[:] = argv
+            vars(main).update(__file__=argv[0], __spec__=None)
+            exec(compile(Path(argv[0]).read_bytes(), argv[0], "exec"), vars(main))
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def end_by(status: int) -> None:
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    if status < 0:
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status & 255)
+
+
+if __name__ == "__main__":
+    become(serve(sys.argv[1], int(sys.argv[2])))
