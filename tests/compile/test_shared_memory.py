@@ -25,7 +25,7 @@ BF16 = GemmProblem(4096, 4096, 4096)
 FP32 = GemmProblem(4096, 4096, 4096, "fp32", "fp32", "fp32")
 FP8 = GemmProblem(4096, 4096, 4096, "fp8_e4m3", "fp8_e4m3", "bf16")
 SAMPLE = 6  # configurations of an architecture, family and type; with ``-m grid`` alone
-FEW = 2
+FEW, ONE = 2, 1
 DIFFERENT = ("sm_80", "sm_90", "gfx942")
 DESCRIPTOR_FAMILIES = ("gemm_persistent", "gemm_split_k", "gemm_stream_k")
 IN_TURNS = ("sm_90", "sm_103", "sm_80")  # one family each by default
@@ -34,7 +34,10 @@ IN_TURNS = ("sm_90", "sm_103", "sm_80")  # one family each by default
 def counts_of(archs: tuple[str, ...]) -> list[Any]:
     """(architecture, count of configurations), the sample first."""
     assert set(archs) >= set(DIFFERENT)
-    few = [pytest.param(arch, FEW, marks=[] if arch in DIFFERENT else [pytest.mark.grid]) for arch in archs]
+    few = [
+        pytest.param(arch, ONE) if arch in DIFFERENT else pytest.param(arch, FEW, marks=pytest.mark.grid)
+        for arch in archs
+    ]
     return [*few, *(pytest.param(arch, SAMPLE, marks=pytest.mark.grid) for arch in archs)]
 
 
