@@ -136,6 +136,8 @@ def time_plan(
             break
         except EnvironmentFault as fault:
             if part.last_try:
+                if isinstance(fault, TraceError):
+                    raise with_another_tool(fault, profiler) from fault
                 raise
             failed = f"{part.plan.stage}: the next starts are shorter, because {fault.one_line()}"
             (where / ACCOUNTED).touch()
@@ -262,14 +264,22 @@ def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:
     return EnvironmentFault(
         f"{what}: {ended.log_tail() or 'it printed nothing'}",
         where=str(ended.log_path),
-        hint="read that file, or name another tool with --profiler",
+        hint="; ".join(filter(None, ("read that file", another_tool(profiler)))),
     )
 
 
+def with_another_tool(fault: EnvironmentFault, profiler: Profiler) -> EnvironmentFault:
+    """The fault with ``another_tool`` as a further hint."""
+    hint = "; ".join(filter(None, (fault.hint, another_tool(profiler))))
+    return EnvironmentFault(fault.what, where=fault.where, accepted=fault.accepted, hint=hint)
+
+
 def another_tool(profiler: Profiler) -> str:
-    """A hint: a flag that times the same kernels in another way. Times of two tools are not mixed in one run."""
-    others = [one.name for one in PROFILERS if one.name != profiler.name and set(one.backends) & set(profiler.backends)]
-    return f"another tool may record them: --profiler {' or '.join(others)}, with --fresh" if others else ""
+    """A hint: a flag that times the same kernels with another tool that is installed; "" if there is none. Times of two
+    tools are not mixed in one run."""
+    alike = [one for one in PROFILERS if one.name != profiler.name and set(one.backends) & set(profiler.backends)]
+    names = [one.name for one in alike if one.version() is not None]
+    return f"another tool may record them: --profiler {' or '.join(names)}, with --fresh" if names else ""
 
 
 def require_a_trace(timings: dict[Key, Timing], profiler: Profiler, ended: Ended) -> None:
