@@ -8,6 +8,7 @@ processes in place of 5 (``short_tune_gemm.py``), and one worker compiles where 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import shlex
@@ -248,6 +249,17 @@ def rows_of(machine: Machine) -> dict[str, Any]:
         found[f"{size.key} table"] = rows
         found[f"{size.key} counts"] = (size.total, size.counts, size.chosen, size.failure)
     return found
+
+
+def hangs_at(machine: Machine, name: str) -> bool:
+    """Whether the launcher that runs now is at the kernel that hangs, which has ``name`` in its own."""
+    if not machine.find(lambda command: "--plan" in command):
+        return False
+    starts = sorted(machine.run_folder().glob("raw/*/start*/plan.json"))
+    journal = starts[-1].with_name("journal.jsonl") if starts else None
+    lines = journal.read_text().splitlines() if journal and journal.exists() else []
+    last = json.loads(lines[-1]) if lines and lines[-1].endswith("}") else {}
+    return last.get("event") == "begin" and name in last["name"]
 
 
 def statuses_of(machine: Machine) -> dict[str, dict[str, str]]:

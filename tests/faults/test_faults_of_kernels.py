@@ -6,7 +6,6 @@ fault alone too.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from dataclasses import dataclass, replace
@@ -15,7 +14,17 @@ from typing import Any
 
 import pytest
 from conftest import Undisturbed
-from fault_runs import AXES, LOOK_S, MEASURED, Machine, require_complete_states, rows_of, statuses_of, with_stand_in_gpu
+from fault_runs import (
+    AXES,
+    LOOK_S,
+    MEASURED,
+    Machine,
+    hangs_at,
+    require_complete_states,
+    rows_of,
+    statuses_of,
+    with_stand_in_gpu,
+)
 
 # The faulty tile, which is three configurations of one kernel; one of them; and the two of all that are fastest.
 TILE = "BM16_BN32"
@@ -218,20 +227,9 @@ def test_a_bad_kernel_costs_itself(
 
 
 def kill_while_hanging(machine: Machine, process: subprocess.Popen[str]) -> None:
-    while not hangs(machine):
+    while not hangs_at(machine, ONE_OF_IT):
         assert process.poll() is None, machine.end(process).err
         time.sleep(5 * LOOK_S)
     process.kill()
     machine.end(process)
     assert machine.orphans() == []
-
-
-def hangs(machine: Machine) -> bool:
-    """Whether the launcher that runs now is at the kernel that hangs."""
-    if not machine.find(lambda command: "--plan" in command):
-        return False
-    starts = sorted(machine.run_folder().glob("raw/*/start*/plan.json"))
-    journal = starts[-1].with_name("journal.jsonl") if starts else None
-    lines = journal.read_text().splitlines() if journal and journal.exists() else []
-    last = json.loads(lines[-1]) if lines and lines[-1].endswith("}") else {}
-    return last.get("event") == "begin" and ONE_OF_IT in last["name"]

@@ -16,13 +16,26 @@ from pathlib import Path
 
 import pytest
 from conftest import Undisturbed
-from fault_runs import LOOK_S, MEASURED, PREDICTED, ROOT, SMALL_SIZES, Machine, require_complete_states, rows_of
+from fault_runs import (
+    LOOK_S,
+    MEASURED,
+    PREDICTED,
+    ROOT,
+    SMALL_SIZES,
+    Machine,
+    hangs_at,
+    require_complete_states,
+    rows_of,
+)
+from test_faults_of_profilers import SAMPLE as BAD_PROFILERS
+from test_faults_of_profilers import require_told
 from test_kills import progress, stored
 
 from gemm_tuner.core.records import Verified
 from gemm_tuner.store import results
 from gemm_tuner.system import gpu_lock
 
+HANGS = "BM16_BN32"
 BRIEF = ("--templates", "templates", "--profiler", "nsys", "--screen_with", "nsys")
 
 
@@ -58,7 +71,7 @@ def small_disk(at: Path, kib: int) -> Iterator[bool]:
 
 @ONCE_OR_TWICE
 def test_a_full_disk_and_files_that_cannot_grow(times: int, machine: Machine, undisturbed: Undisturbed) -> None:
-    """One run, that ends at each of them and goes on."""
+    """One run, that ends at each of them, and at bad profilers, and goes on."""
     with small_disk(machine.folder / "results", 60) as is_small:
         for larger in ("200k", "64m")[-times:] if is_small else ():
             require_full(machine)
@@ -70,6 +83,8 @@ def test_a_full_disk_and_files_that_cannot_grow(times: int, machine: Machine, un
             machine.prefix = ("sh", "-c", f'ulimit -f {most_bytes // 512}; exec "$@"', "sh")
             require_full(machine)
         machine.prefix = ()
+        for bad in BAD_PROFILERS:
+            require_told(machine, bad)
         require_whole(machine, undisturbed)
     if not is_small:
         pytest.skip("all but the full disk was tried: only root may mount a small one")
@@ -101,26 +116,6 @@ def wait_for(machine: Machine, process: subprocess.Popen[str], point: int, befor
         time.sleep(LOOK_S)
 
 
-def test_a_gpu_in_use_is_waited_for_while_kernels_compile(machine: Machine, undisturbed: Undisturbed) -> None:
-    """Another process measures: nothing is timed, all is compiled, the holder is named. A second run in the same folder
-    says who is at it."""
-    with gpu_lock.held(["number-0"]):
-        process = machine.start(*MEASURED)
-        while "waiting for GPU" not in machine.err_path.read_text():
-            assert process.poll() is None
-            time.sleep(LOOK_S)
-        assert stored(machine.folder)["compiles"] > 0 and stored(machine.folder)["timings"] == 0
-        second = subprocess.run(
-            process.args, cwd=machine.folder, env={**os.environ, **machine.env}, capture_output=True, text=True
-        )
-        assert second.returncode == 3, second.stderr
-        words = ("this run is under way already", f"process {process.pid} on ", " since 20", "--fresh")
-        require_one_line(second.stderr, *words)
-    done = machine.end(process)
-    assert done.status == 0, done.err
-    assert rows_of(machine) == undisturbed.rows
-
-
 @pytest.mark.parametrize(
     "task",
     [
@@ -143,9 +138,12 @@ def test_a_gpu_in_use_is_refused_where_nothing_shall_wait(task: tuple[str, ...],
 def test_once_finishes_what_runs_and_saves_it_and_twice_ends_at_once(
     between: bool, machine: Machine, undisturbed: Undisturbed
 ) -> None:
-    """One run, that is ended three or four times and goes on."""
-    once(machine, signal.SIGTERM, 2)
-    twice(machine, 6)
+    """One run, that waits for a GPU in use, is ended three or four times and goes on."""
+    with gpu_lock.held(["number-0"]):
+        once(machine, signal.SIGTERM, 2)
+        process = machine.start(*MEASURED, STAND_IN_FAULTS=f"{HANGS}=hang")
+        require_waiting(machine, process)
+    twice(machine, process)
     if between:
         once(machine, signal.SIGTERM, 12)
     once(machine, signal.SIGINT, 80)
@@ -165,11 +163,11 @@ def once(machine: Machine, number: signal.Signals, point: int) -> None:
     assert machine.orphans() == []
 
 
-def twice(machine: Machine, point: int) -> None:
+def twice(machine: Machine, process: subprocess.Popen[str]) -> None:
     """While a kernel hangs."""
-    before = progress(machine.folder)
-    process = machine.start(*MEASURED, STAND_IN_FAULTS="BM16_BN32=hang")
-    wait_for(machine, process, point, before)
+    while not hangs_at(machine, HANGS):
+        assert process.poll() is None, machine.end(process).err
+        time.sleep(LOOK_S)
     os.killpg(process.pid, signal.SIGINT)
     while "once more" not in machine.err_path.read_text():
         assert process.poll() is None
@@ -178,6 +176,21 @@ def twice(machine: Machine, point: int) -> None:
     done = machine.end(process)
     assert done.status == 130, done.err
     assert machine.orphans() == []
+
+
+def require_waiting(machine: Machine, process: subprocess.Popen[str]) -> None:
+    """Another process measures: nothing is timed, all is compiled, the holder is named. A second run in the same folder
+    says who is at it."""
+    while "waiting for GPU" not in machine.err_path.read_text():
+        assert process.poll() is None
+        time.sleep(LOOK_S)
+    assert stored(machine.folder)["compiles"] > 0 and stored(machine.folder)["timings"] == 0
+    second = subprocess.run(
+        process.args, cwd=machine.folder, env={**os.environ, **machine.env}, capture_output=True, text=True
+    )
+    assert second.returncode == 3, second.stderr
+    words = ("this run is under way already", f"process {process.pid} on ", " since 20", "--fresh")
+    require_one_line(second.stderr, *words)
 
 
 @pytest.mark.grid
