@@ -6,12 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from samples import config, problem
-from tuning import SM_90, scripts_of, session, state_of
+from rule_cases import thin_space
+from samples import config, device, problem
+from tuning import SM_90, open_ledger, scripts_of, session, state_of
 
+from gemm_tuner.core.records import Status
 from gemm_tuner.launch.plan import FINALS, SCREEN, Plan, Work
 from gemm_tuner.measure import fleet
 from gemm_tuner.pipeline.plans import FLUSH_L2_TIMES, Planner
+from gemm_tuner.pipeline.rounds import view_of
+from gemm_tuner.search import FULL_ROUND, make_search
 
 ONE, TWO = problem(512, 512, 512), replace(problem(64, 64, 64), dtype_a="fp16", dtype_b="fp16", dtype_c="fp16")
 TILE, LOOP = config(), config(family="gemm_persistent", PROGRAMS_PER_SM=1)  # type: ignore[arg-type]
@@ -84,3 +88,23 @@ def test_finals_of_many_calls_are_dealt_over_several_starts(planner: Planner, mo
         assert parts(planner.finals()(works)) == expected
     monkeypatch.setattr(fleet, "MOST_CALLS_A_START", 240)
     assert parts(planner.finals()([replace(one, rounds=80) for one in works])) == [[512], [64]]
+
+
+def test_full_plans_each_of_more_than_15000_configurations_of_a_size_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ROCm's tune_gemm.py takes of a size, cut and planned, and nothing compiled."""
+    monkeypatch.chdir(tmp_path)
+    gpu, size = device("gfx942"), problem(4096, 4096, 4096)
+    state = open_ledger(thin_space("gfx942", heuristics=False), size, gpu)
+    assert len(state.kept) > 15_000
+    planner, search = session(tmp_path, size).planner(scripts_of([state])), make_search("full")
+    planned: list[str] = []
+    while proposed := search.propose([view_of(state)], gpu):
+        assert len(proposed[size]) <= FULL_ROUND
+        for plan, folder in planner.screen(1, 0.0)([planner.work(state, proposed[size])]):
+            plan.write(folder / "plan.json")
+            planned += [name for work in Plan.read(folder / "plan.json").work for _, name in work.entries]
+        for name in proposed[size]:
+            state.record(name, Status.LAUNCH_ERROR, "was not launched")
+    assert len(planned) == len(set(planned)) and set(planned) == set(state.kept)
