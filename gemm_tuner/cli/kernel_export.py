@@ -1,4 +1,4 @@
-"""``tune_gemm.py export`` for users' kernels: JSON by key, triton.Config, a decorator, or a module."""
+"""``tune_gemm.py export`` for users' kernels: JSON by key, triton.Config, a decorator, a module, files of servers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.shared_flags import wait_s
+from gemm_tuner.consumers.vllm_kernels import KERNEL_FILES
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
-from gemm_tuner.export.kernels import choose, files, module, rows, source
+from gemm_tuner.export.kernels import choose, files, module, rows, server_files, source
 from gemm_tuner.export.kernels.checks import checks
 from gemm_tuner.export.kernels.choose import TunedKernel
 from gemm_tuner.export.offers import LeftOut, Trust, remark
@@ -23,7 +24,7 @@ from gemm_tuner.system.terminal_table import print_line
 
 SOURCE = "source"
 NOTHING = "nothing could be exported"
-FORMS = ("json", "triton", "module", SOURCE)
+FORMS = ("json", "triton", "module", SOURCE, *KERNEL_FILES)
 
 
 def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> int:
@@ -42,6 +43,8 @@ def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> in
         check = checks(arch, trust, Path(work), lambda text: print_line(say, text), wait_s(arguments))
         kernels, unserved = choose.chosen(cases, check)
     left_out += unserved
+    if arguments.to in KERNEL_FILES:
+        return _export_for_server(arguments, found, kernels, left_out, shown)
     for kernel in kernels:
         _require_triton(kernel, arguments.to)
     if arguments.to == SOURCE:
@@ -54,6 +57,62 @@ def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> in
             write_text_atomically(path, text)
     _show(arguments, shown, kernels, [path for path, _ in written], {path for path, _ in changed}, left_out)
     return EXIT_UNVERIFIED if left_out or (arguments.check and changed) else EXIT_OK
+
+
+def _export_for_server(
+    arguments: argparse.Namespace,
+    found: Results,
+    kernels: tuple[TunedKernel, ...],
+    left_out: list[LeftOut],
+    shown: Consoles,
+) -> int:
+    """Writes the files of a server for kernels of its own."""
+    device = arguments.device_name or str(found.header.get("device", ""))
+    form, triton = KERNEL_FILES[arguments.to], str(found.header.get("triton", ""))
+    made, twice = server_files.files_of(form, kernels, arguments.output_dir, device, triton)
+    left_out += twice
+    changed = {one.path for one in made if not one.path.is_file() or one.path.read_text() != one.text}
+    for one in made:
+        if one.path in changed and not arguments.check:
+            one.path.parent.mkdir(parents=True, exist_ok=True)
+            write_text_atomically(one.path, one.text)
+    _name_left_out(left_out, shown)
+    if arguments.json:
+        entries: list[dict[str, object]] = [
+            {"path": str(one.path), "key": key, "config": entry.params, "note": entry.note,
+             "verified": entry.verified.value, "cases": [case.problem.key for case in entry.cases]}
+            for one in made for key, entry in one.entries.items()
+        ]  # fmt: skip
+        _print_document(arguments, entries, left_out, shown, differs=bool(changed))
+        return EXIT_UNVERIFIED if left_out or (arguments.check and changed) else EXIT_OK
+    for one in made:
+        print_line(shown.out, f"{one.path}: {_state(one.path in changed, arguments)}, {len(one.entries)} keys")
+        for key, entry in one.entries.items():
+            if said := "; ".join(filter(None, (entry.note, remark(entry.verified)))):
+                print_line(shown.out, f"  {key} {entry.config.name}: {said}")
+        if one.remark:
+            print_line(shown.log, f"{one.path.name}: {one.remark}")
+    if not made:
+        print_line(shown.out, NOTHING)
+    return EXIT_UNVERIFIED if left_out or (arguments.check and changed) else EXIT_OK
+
+
+def _state(is_changed: bool, arguments: argparse.Namespace) -> str:
+    return "unchanged" if not is_changed else "would change" if arguments.check else "written"
+
+
+def _print_document(
+    arguments: argparse.Namespace, entries: list[dict[str, object]], left_out: list[LeftOut], shown: Consoles, *,
+    differs: bool,
+) -> None:  # fmt: skip
+    document = {
+        "consumer": arguments.to,
+        "written": differs and not arguments.check,
+        "differs": differs,
+        "entries": entries,
+        "left_out": [{"size": one.size, "reason": one.reason} for one in left_out],
+    }
+    shown.out.print(json.dumps(document), markup=False, highlight=False, soft_wrap=True)
 
 
 def _require_triton(kernel: TunedKernel, form: str) -> None:
@@ -103,23 +162,15 @@ def _show(
     against a reference."""
     _name_left_out(left_out, shown)
     if arguments.json:
-        entries = [
+        entries: list[dict[str, object]] = [
             {"path": str(path), "key": text_of(entry.key), "config": entry.params, "note": entry.note,
              "verified": entry.verified.value, "cases": [case.problem.key for case in entry.cases]}
             for kernel, path in zip(kernels, paths, strict=True) for entry in kernel.entries
         ]  # fmt: skip
-        document = {
-            "consumer": arguments.to,
-            "written": bool(changed) and not arguments.check,
-            "differs": bool(changed),
-            "entries": entries,
-            "left_out": [{"size": one.size, "reason": one.reason} for one in left_out],
-        }
-        shown.out.print(json.dumps(document), markup=False, highlight=False, soft_wrap=True)
+        _print_document(arguments, entries, left_out, shown, differs=bool(changed))
         return
     for kernel, path in zip(kernels, paths, strict=True):
-        state = "unchanged" if path not in changed else "would change" if arguments.check else "written"
-        print_line(shown.out, f"{path}: {state}, {len(kernel.entries)} keys")
+        print_line(shown.out, f"{path}: {_state(path in changed, arguments)}, {len(kernel.entries)} keys")
         for entry in kernel.entries:
             said = "; ".join(filter(None, (entry.note, remark(entry.verified))))
             if said:

@@ -8,9 +8,10 @@ from gemm_tuner.consumers.block_fp8 import Sglang, Vllm
 from gemm_tuner.consumers.consumer import Consumer, Served
 from gemm_tuner.consumers.moe import AiterMoe, SglangMoe, VllmMoe
 from gemm_tuner.consumers.plain import Csv, Json, TritonConfig
+from gemm_tuner.consumers.vllm_kernels import VllmSsu
 
 _WITH_LOOK_UP = (Vllm(), Sglang(), Aiter(), VllmMoe(), SglangMoe())
 CONSUMERS: dict[str, Consumer] = {
     one.name: one for one in (*_WITH_LOOK_UP, AiterMoe(), TritonConfig(), Csv(), Json())
 }  # fmt: skip
-SERVED: dict[str, Served] = {one.name: one for one in _WITH_LOOK_UP}
+SERVED: dict[str, Served] = {one.name: one for one in (*_WITH_LOOK_UP, VllmSsu())}

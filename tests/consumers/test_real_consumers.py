@@ -29,6 +29,7 @@ from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import SERVERS
 
 MOE = ROOT / "tests" / "golden" / "export_moe"
+KERNELS = ROOT / "tests" / "golden" / "export_kernels"
 SIZES = (1, 2, 5, 12, 20, 28, 63, 64, 150, 200, 230, 900, 1300, 4096, 9000)
 
 
@@ -233,3 +234,33 @@ def test_defaults_of_moe_layers_are_the_servers_own(server: str) -> None:
                                scaling="block" if block else "tensor" if dtype else "none",
                                block_shape=(128, 128) if block else (0, 0))  # fmt: skip
             assert ours.default(layer, "sm_90") == {**unset, **{k: v for k, v in theirs.items() if k != "SPLIT_K"}}
+
+
+def test_vllms_loaders_read_the_files_of_its_other_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mamba states out of the package's folder, LoRA out of VLLM_TUNED_CONFIG_FOLDER."""
+    place = "model_executor/layers/mamba/ops/mamba_ssm.py"
+    path, device = source("vllm", place), "NVIDIA H100 80GB HBM3"
+    envs = types.SimpleNamespace(VLLM_TUNED_CONFIG_FOLDER=None)
+    platform = types.SimpleNamespace(get_device_name=lambda device_id: device)
+    monkeypatch.setitem(sys.modules, "vllm.platforms", types.SimpleNamespace(current_platform=platform))
+    namespace = {**common(device), "__file__": str(KERNELS / "vllm" / place), "envs": envs, "logger": QuietLogger(),
+                 "cache": functools.cache, "_ssm_config_override": None}  # fmt: skip
+    cut_out(source("vllm", "utils/platform_utils.py"), {"get_device_name_as_file_name"}, namespace)
+    names = {"_CONFIGS_DIR", "get_ssm_configs", "get_ssm_config_file_name",
+             "get_ssm_device_name", "_canonical_cache_dtype", "_try_get_optimal_ssm_config_cached",
+             "try_get_optimal_ssm_config", "_get_default_ssm_launch_config"}  # fmt: skip
+    best = cut_out(path, names, namespace)["try_get_optimal_ssm_config"]
+    assert best(64, 128, 6, 128, "bfloat16", False) == (32, 2)
+    assert best(64, 128, 1, 16, "float16", False) == (4, 2)
+
+    ops = source("vllm", "lora/ops/triton_ops/utils.py")
+    envs.VLLM_TUNED_CONFIG_FOLDER = str(KERNELS)
+    torch = types.SimpleNamespace(cuda=types.SimpleNamespace(get_device_name=lambda: device))
+    given = {**namespace, "torch": torch, "Path": Path, "is_batch_invariant": False, "lru_cache": functools.lru_cache,
+             "next_power_of_2": lambda number: 1 << (number - 1).bit_length()}  # fmt: skip
+    look_up = cut_out(ops, {"load_lora_op_config", "get_lora_op_configs"}, given)["get_lora_op_configs"]
+    for slices in (1, 2, 3):
+        found = look_up("shrink", max_loras=9, batch=30, hidden_size=4096, rank=16, num_slices=slices)
+        assert (found["block_m"], found["split_k"], found["num_ctas"], found["group_size_m"]) == (32, 8, 1, 1)
+        found = look_up("expand", 5, 8, 4096, 16, slices, add_inputs=True)
+        assert (found["block_m"], found["num_stages"]) == (32, 2)

@@ -16,6 +16,7 @@ from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import add_wait_flags, wait_s
 from gemm_tuner.consumers import CONSUMERS
 from gemm_tuner.consumers.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN, TABLE, TUNED
+from gemm_tuner.consumers.vllm_kernels import KERNEL_FILES
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.export import devices, job
 from gemm_tuner.export.kernels.rows import has_kernels
@@ -34,7 +35,8 @@ Files that are there are merged into, key by key.
 
 Kernels of specs go to json (AITER's files, by the spec's key), triton (triton.Config), module (the kernel and
 launch(...)) and source (printed: the kernel's triton.autotune with the one configuration). A key of several cases gets
-the configuration with the least total of their times.
+the configuration with the least total of their times. vllm-ssu and vllm-lora are vLLM's files of its kernels for Mamba
+states and LoRA, tuned by examples/kernels/vllm_*.yaml.
 """
 EXAMPLES = """\
 examples:
@@ -56,7 +58,7 @@ exit status: 0 written, or nothing to change; 1 --dry_run found something to cha
 files; 2 the command line or a file is wrong; 3 a file cannot be written, or a GPU is in use.
 """
 MODULE, MODULE_FILE = "module", "tuned_gemm.py"
-FORMS = (*CONSUMERS, MODULE, kernel_export.SOURCE)
+FORMS = (*CONSUMERS, MODULE, kernel_export.SOURCE, *KERNEL_FILES)
 NOTHING = "no size could be exported"
 PREDICTED = "predicted"
 KINDS = {  # of entries, in words
@@ -112,9 +114,9 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         raise UserError("says nothing about GEMMs", where="--spec", hint="leave --spec out")
     if arguments.to == MODULE:
         return module(arguments, shown)
-    if arguments.to == kernel_export.SOURCE:
+    if arguments.to not in CONSUMERS:
         accepted = ", ".join((*CONSUMERS, MODULE))
-        raise UserError("source is for kernels of specs", where="--to", accepted=accepted)
+        raise UserError(f"{arguments.to} is for kernels of specs", where="--to", accepted=accepted)
     if arguments.devices and CONSUMERS[arguments.to].kind != GemmProblem.kind:
         raise UserError("is for GEMMs only", where="--for", hint="leave --for out")
     export = job.prepare(
