@@ -113,24 +113,33 @@ def _quantised(layer: Layer, found: Mapping[str, Any]) -> Layer:
     """The layer with the types of its quantized weights."""
     method = found.get("quant_method")
     if method == "fp8":
-        block = found.get("weight_block_size")
-        if isinstance(block, list) and len(block) == 2 and all(type(one) is int for one in block):
-            return replace(layer, dtype="fp8_w8a8", scaling="block", block_shape=(block[0], block[1]))
-        return replace(layer, dtype="fp8_w8a8", scaling="tensor")
+        given = found.get("weight_block_size")
+        if given is None:
+            return replace(layer, dtype="fp8_w8a8", scaling="tensor")
+        if block := _block(given):
+            return replace(layer, dtype="fp8_w8a8", scaling="block", block_shape=block)
     if method == "compressed-tensors":
         groups = found.get("config_groups")
-        group: dict[str, Any] = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
-        weights, inputs = (group.get(key) or {} for key in ("weights", "input_activations"))
+        group: Any = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
+        parts = [group.get(key) if isinstance(group, dict) else None for key in ("weights", "input_activations")]
+        weights, inputs = ({} if not isinstance(one, dict) else one for one in parts)
         if weights.get("num_bits") == 8 and weights.get("type") == inputs.get("type") == "float":
-            strategy = {"channel": "channel", "tensor": "tensor", "block": "block"}.get(str(weights.get("strategy")))
-            block = tuple(weights.get("block_structure") or (0, 0))
-            if strategy and (strategy != "block" or (len(block) == 2 and all(block))):
-                shape = (int(block[0]), int(block[1])) if strategy == "block" else (0, 0)
+            strategy, shape = str(weights.get("strategy")), _block(weights.get("block_structure"))
+            if strategy in ("channel", "tensor"):
+                return replace(layer, dtype="fp8_w8a8", scaling=strategy)
+            if strategy == "block" and shape:
                 return replace(layer, dtype="fp8_w8a8", scaling=strategy, block_shape=shape)
         if weights.get("num_bits") == 8 and weights.get("type") == "int" and not inputs:
             return replace(layer, dtype="int8_w8a16", scaling="channel")
     reason = f"its experts are quantised by {show(method)} in a way that no Triton kernel here multiplies"
     return replace(layer, dtype="", reason=f"{reason}; {_OTHER_WAY}")
+
+
+def _block(given: Any) -> tuple[int, int] | None:
+    """(rows, columns) of weights that share a scale; None if it is no such pair."""
+    if not isinstance(given, list) or len(given) != 2 or not all(type(one) is int and one > 0 for one in given):
+        return None
+    return given[0], given[1]
 
 
 def share(layer: Layer, ranks: int, *, experts: bool) -> Layer:

@@ -15,6 +15,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.kernels.taken import TakenKernel
 
 MAX_DIMENSION = 2**24
+MOST_ROUTED = 2**26  # tokens times experts
 DTYPES = ("bf16", "fp16", "fp8_w8a8", "int8_w8a16", "int4_w4a16")
 SIXTEEN_BIT = ("bf16", "fp16")
 INTEGERS = ("int8_w8a16", "int4_w4a16")
@@ -220,8 +221,17 @@ def check(problem: MoeProblem, where: str) -> None:
             share = f"block_shape {rows},{columns}" if problem.block_shape[0] else f"the group size {columns}"
             what = f"N {problem.N} or K {problem.K} is no multiple of {share}"
             raise UserError(what, where=where, accepted="whole blocks", hint="a smaller --tp leaves a larger N")
+    check_tokens(problem.M, problem.E, where)
     for one in problem.routing:
         routing.parse(one)
+
+
+def check_tokens(tokens: int, experts: int, where: str) -> None:
+    """Raises UserError for more tokens than routing can be drawn of, which takes some memory for each pair of a token
+    and an expert."""
+    if tokens * experts > MOST_ROUTED:
+        accepted = f"up to {MOST_ROUTED // experts} of {experts} experts"
+        raise UserError(f"{tokens} tokens are more than can be routed here", where=where, accepted=accepted)
 
 
 SCALINGS_OF = {

@@ -18,6 +18,8 @@ from gemm_tuner.system.json_records import load_json
 VERSION_KEY = "triton_version"
 # Keys without effect: vLLM's launcher sets SPLIT_K to 1.
 IGNORED = ("SPLIT_K",)
+# Of SGLang's entries: its kernel reads through descriptors, and writes rows in another order, where this is true.
+TMA = "USE_TMA"
 
 
 def nearest(keys: Mapping[str, Any], tokens: int) -> str:
@@ -53,6 +55,9 @@ def config_at(path: Path, problem: MoeProblem) -> PlainConfig:
     except ValueError as error:
         raise UserError(str(error), where=where) from error
     entry = {name: value for name, value in body[key].items() if name not in IGNORED}
+    if entry.pop(TMA, False) is not False:
+        what = f"launches its kernel with {TMA} under {show(key)}, which is not tuned here"
+        raise UserError(what, where=where, accepted="entries without it", hint="leave --current out")
     fields = [name for name in (*FIELDS, *AMD_FIELDS) if name in entry]
     wrong = [name for name in FIELDS if type(entry.get(name)) is not int or entry[name] < 1]
     wrong += [name for name in entry if name not in fields]

@@ -82,9 +82,18 @@ def test_what_a_config_lacks_is_named(tmp_path: Path, changes: dict[str, Any], t
         ({"weights": {"num_bits": 8, "type": "int", "strategy": "channel"}, "input_activations": None},
          "int8_w8a16", "channel"),
         ({"weights": {"num_bits": 4, "type": "int", "strategy": "group"}, "input_activations": None}, "", "none"),
+        ({"weights": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": "128x128"},
+          "input_activations": {"num_bits": 8, "type": "float"}}, "", "none"),
+        (5, "", "none"),
     ],
 )  # fmt: skip
 def test_compressed_tensors_say_types_and_scales(tmp_path: Path, group: Any, dtype: str, scaling: str) -> None:
     quantised = {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}}
     layer = read(config(tmp_path, quantization_config=quantised))
     assert (layer.dtype, layer.scaling) == (dtype, scaling)
+
+
+@pytest.mark.parametrize("block", [[0, 128], [128, -1], [128], "128x128", {"rows": 128}])
+def test_a_block_that_is_none_waits_for_another_type_to_be_named(block: Any, tmp_path: Path) -> None:
+    layer = read(config(tmp_path, quantization_config={"quant_method": "fp8", "weight_block_size": block}))
+    assert layer.dtype == "" and "fp8" in layer.reason

@@ -100,6 +100,7 @@ def test_a_dry_run_shows_the_funnel(capsys: pytest.CaptureFixture[str]) -> None:
         ((*FLAGS, "--dtype", "bf16", "--per_channel"), "no scales"),
         ((*FLAGS, "--block_shape", "128"), "128,128"),
         ((*FLAGS, "--m", "0"), "0"),
+        ((*FLAGS, "--m", "64,99999999999"), "99999999999 tokens"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line(words: tuple[str, ...], what: str, capsys: pytest.CaptureFixture[str]) -> None:

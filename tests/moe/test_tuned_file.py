@@ -29,6 +29,7 @@ def test_the_nearest_number_of_tokens_serves(tmp_path: Path) -> None:
     found = [tuned_file.config_at(path, LAYER.at(tokens)).options() for tokens in (1, 50, 51, 5000)]
     assert found[0] == found[1] == ENTRY
     assert found[2] == found[3] == {**ENTRY, "num_stages": 5, "waves_per_eu": 0}
+    assert tuned_file.config_at(written(tmp_path, {"1": {**ENTRY, "USE_TMA": False}}), LAYER).options() == ENTRY
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,8 @@ def test_the_nearest_number_of_tokens_serves(tmp_path: Path) -> None:
         ({"one": ENTRY}, "'one'"),
         ({"1": 5}, "5"),
         ({"1": {**ENTRY, "BLOCK_SIZE_N": "64"}}, "BLOCK_SIZE_N"),
-        ({"1": {**ENTRY, "USE_TMA": True}}, "USE_TMA"),
+        ({"1": {**ENTRY, "USE_TMA": True}}, "with USE_TMA under '1', which is not tuned"),
+        ({"1": {**ENTRY, "USE_TMA": 1}}, "USE_TMA"),
     ],
 )
 def test_other_files_are_refused(body: Any, told: str, tmp_path: Path) -> None:

@@ -40,10 +40,13 @@ def asked(*words: object) -> list[MoeProblem]:
     return moe.problems(commands.build_parser("moe").parse([*map(str, words), "--dry_run"]))
 
 
-def test_a_size_file_has_both_and_gives_the_layers_again(config: Path, tmp_path: Path) -> None:
+def test_a_size_file_has_both_and_gives_the_layers_again(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     sizes, kernel = tmp_path / "sizes.yaml", tmp_path / "fused_moe.py"
     kernel.write_text(VLLM)
     assert main.main(["sizes", "--from", str(config), "--tp", "2", "--m", "1,64", "--moe", "-o", str(sizes)]) == 0
+    assert "; 0 left out" in capsys.readouterr().err
     entries = sizes_of(load_file(str(sizes)), Defaults()).entries
     kinds = [one.problem.kind for one in entries]
     assert kinds.count("moe") == len(GRID) and kinds.count("gemm") >= 4

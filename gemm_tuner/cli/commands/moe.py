@@ -245,5 +245,6 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
             layer.zero_points, kernel,
         )  # fmt: skip
         problem.check(one, "the layer")
+        problem.check_tokens(max(arguments.m), layer.E, "--m")
         found += [one.at(tokens) for tokens in arguments.m]
     return found

@@ -87,6 +87,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         tp=arguments.tp,
         lm_head=arguments.lm_head,
         experts=arguments.experts,
+        moe=arguments.moe,
     )
     sizes = collect.collect(arguments.source, options, arguments.format or "")
     layers = moe_layers(arguments) if arguments.moe else []

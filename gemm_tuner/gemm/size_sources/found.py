@@ -25,6 +25,7 @@ class CollectOptions:
     tp:       tensor-parallel ranks over which a model's layers are split.
     lm_head:  include the output layer.
     experts:  include the layers of one expert, at an even share of the tokens.
+    moe:      the layers of experts are wanted as fused MoE layers, which are read apart.
     """
 
     m_values: tuple[int, ...] = USUAL_M
@@ -35,6 +36,7 @@ class CollectOptions:
     tp: int = 1
     lm_head: bool = False
     experts: bool = False
+    moe: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def read(text: str, options: CollectOptions, path: Path) -> Read:
         remarks.append(Remark(0, f"model_type {show(model.model_type)}", why, kept=True))
     for layer in layers.of_model(model, lm_head=options.lm_head):
         if layer.experts and not options.experts:
-            remarks.append(_experts_left_out(layer))
+            remarks += [] if options.moe else [_experts_left_out(layer)]
             continue
         found.extend(Found(problem, layer.name) for problem in _problems(layer, types, options, where))
     return Read(tuple(found), tuple(remarks))
@@ -56,7 +56,8 @@ def read(text: str, options: CollectOptions, path: Path) -> Read:
 
 def _experts_left_out(layer: Layer) -> Remark:
     what = f"{layer.name}, {layer.experts} experts of N {layer.n} and K {layer.k}"
-    return Remark(0, what, "many products of unequal M in one kernel; --experts takes one expert's even share")
+    return Remark(0, what, "many products of unequal M in one kernel; --moe takes that layer, --experts one "
+                  "expert's even share")  # fmt: skip
 
 
 def _problems(layer: Layer, types: Weights, options: CollectOptions, where: str) -> list[GemmProblem]:
