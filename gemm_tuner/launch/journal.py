@@ -6,6 +6,7 @@ Every line is validated when it is read, because a journal may be part of a reco
 from __future__ import annotations
 
 import json
+import time
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
@@ -36,6 +37,13 @@ class DeviceUsed(_Event, frozen=True, tag="device"):
 
     name: str
     torch: str
+
+
+class Reached(_Event, frozen=True, tag="reached"):
+    """The launcher has reached a milestone, at a Unix time: IMPORTED, TURN, READY or LAUNCHED."""
+
+    milestone: str
+    unix_s: float
 
 
 class Begin(_Event, frozen=True, tag="begin"):
@@ -127,10 +135,16 @@ class Finished(_Event, frozen=True, tag="finished"):
     """The last event of a launcher that did not crash."""
 
 
+# Milestones, in order: the modules are imported, the GPU is this launcher's alone, operands and kernels are there and
+# recording begins, the last kernel has ended.
+IMPORTED, TURN, READY, LAUNCHED = MILESTONES = ("imported", "turn", "ready", "launched")
+
 CALL_BEGINS = '{"event":"call",'
 _CALLS = msgspec.json.Decoder(Called)
 
-Event: TypeAlias = Process | DeviceUsed | Begin | Called | Round | Ran | End | Fail | Judged | Compiles | Finished
+Event: TypeAlias = (
+    Process | DeviceUsed | Reached | Begin | Called | Round | Ran | End | Fail | Judged | Compiles | Finished
+)
 
 
 class Journal:
@@ -140,6 +154,10 @@ class Journal:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+
+    def reach(self, milestone: str) -> None:
+        """Writes ``Reached`` with the time of now."""
+        self.write(Reached(milestone, time.time()))
 
     def write(self, event: Event) -> None:
         if isinstance(event, Called):  # between launches, so without delay

@@ -13,18 +13,30 @@ from types import ModuleType
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.language import Language, language_of
-from gemm_tuner.core.records import Problem, Status
-from gemm_tuner.core.workload import FIRST_KIND, Jury, launch_all, workload_of
+from gemm_tuner.core.records import Status
+from gemm_tuner.core.workload import FIRST_KIND, launch_all, workload_of
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.candidates import WorkOperands
 from gemm_tuner.launch.clock import CLOCK_FILE, HostClock
-from gemm_tuner.launch.failures import StickyError, report_failure, report_uncompared, status_of
-from gemm_tuner.launch.journal import Begin, Compiles, DeviceUsed, End, Finished, Journal, Judged, Process, Ran
-from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Method, Plan, Work
+from gemm_tuner.launch.failures import StickyError, report_failure, status_of
+from gemm_tuner.launch.journal import (
+    IMPORTED,
+    LAUNCHED,
+    READY,
+    TURN,
+    Begin,
+    Compiles,
+    DeviceUsed,
+    Finished,
+    Journal,
+    Process,
+)
+from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Method, Plan
 from gemm_tuner.launch.processor import Processor, processor_of
 from gemm_tuner.launch.timing import finals, screen
 from gemm_tuner.launch.turn import Turn
+from gemm_tuner.launch.verify import verify
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.processes import exit_with_tuner, identity
 
@@ -80,9 +92,12 @@ def run_journalled(
         journal = Journal(stream)
         journal.write(Process(identity(os.getpid())))
         mine = None
-        if turn is not None:
+        if plan.stage != VERIFY:
             processor_of(plan.device)  # imports torch without using the GPU
+        journal.reach(IMPORTED)
+        if turn is not None:
             mine = Turn(turn, stop.parent)
+            journal.reach(TURN)
         language = language_of(workload_of(plan.work[0].problem.kind if plan.work else FIRST_KIND).language)
         compiles = language.start_launcher(plan.device)
         try:
@@ -148,6 +163,7 @@ def run(
     if plan.capture_range:
         processor.start_recording()
         bench.begin_recording()
+    journal.reach(READY)
     stage: Callable[..., None] = screen if plan.stage == SCREEN else finals
     left = sum(len(work.entries) for work in plan.work)
     for index, work in enumerate(plan.work):
@@ -157,6 +173,7 @@ def run(
         left -= len(work.entries)
         stage(bench, index, work, scripts)
         processor.free_memory()
+    journal.reach(LAUNCHED)
     if turn is not None:
         turn.end()
     if plan.capture_range:
@@ -208,84 +225,6 @@ def load_kernels(plan: Plan, journal: Journal, scripts: list[ModuleType], proces
                     report_failure(journal, index, blamed, error)
         del operands
         processor.free_memory()
-
-
-def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path, *, interpreted: bool) -> None:
-    """Checks the entries of each work, best first, at the tuned size and at companion sizes; at small sizes in the
-    interpreter. Entries of problems without a reference are all run, and then compared with each other."""
-
-    def over() -> bool:
-        return stop.exists() or plan.is_over()
-
-    for index, work in enumerate(plan.work):
-        workload = workload_of(work.problem.kind)
-        together = workload.compares_configs(work.problem)
-        (compare_entries if together else check_entries)(plan, journal, scripts, index, over, interpreted)
-        if over():
-            return
-
-
-def check_entries(
-    plan: Plan, journal: Journal, scripts: list[ModuleType], index: int, over: Callable[[], bool], interpreted: bool
-) -> None:
-    """Compares the entries of a work with the reference; stops at the first correct one if the plan says so."""
-    work = plan.work[index]
-    workload = workload_of(work.problem.kind)
-    for script, name in work.entries:
-        if over():
-            return
-        journal.write(Begin(index, name))
-        right = True
-        try:
-            for problem in sizes_of_check(work, scripts[script], name, interpreted):
-                verdict = workload.check(scripts[script], problem, name, plan.method.seed, plan.device)
-                journal.write(Judged.of(index, verdict))
-                right = right and verdict.ok
-        except Exception as error:
-            report_failure(journal, index, name, error)
-            right = False
-        journal.write(End(index, name))
-        if right and plan.stop_at_first_right:
-            break
-
-
-def compare_entries(
-    plan: Plan, journal: Journal, scripts: list[ModuleType], index: int, over: Callable[[], bool], interpreted: bool
-) -> None:
-    """Compares the entries of a work with each other. The journal gets their end events only after all have run, so
-    that they run again after a crash; the one that was running is to blame for it, and none that has run."""
-    work = plan.work[index]
-    workload, juries = workload_of(work.problem.kind), dict[Problem, Jury]()
-    heard: list[str] = []
-    for script, name in work.entries:
-        if over():
-            return
-        journal.write(Begin(index, name))
-        try:
-            for problem in sizes_of_check(work, scripts[script], name, interpreted):
-                if problem not in juries:
-                    juries[problem] = workload.jury(problem, plan.method.seed, plan.device)
-                juries[problem].hear(scripts[script], name)
-            heard.append(name)
-            journal.write(Ran(index, name))
-        except Exception as error:
-            report_failure(journal, index, name, error)
-            journal.write(End(index, name))
-    try:
-        verdicts = [jury.verdicts() for jury in juries.values()]
-    except Exception as error:  # would happen again in another process
-        report_uncompared(journal, index, heard, error)
-        return
-    for name in heard:
-        for of_size in verdicts:
-            journal.write(Judged.of(index, of_size[name]))
-        journal.write(End(index, name))
-
-
-def sizes_of_check(work: Work, script: ModuleType, name: str, interpreted: bool) -> tuple[Problem, ...]:
-    check_problems = workload_of(work.problem.kind).check_problems
-    config, descriptors = script.CONFIGS[name], script.DESCRIPTORS
-    return check_problems(work.problem, config, descriptors=descriptors, interpreted=interpreted)
 
 
 if __name__ == "__main__":

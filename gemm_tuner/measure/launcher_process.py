@@ -14,6 +14,7 @@ from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure import retry, supervise
 from gemm_tuner.measure.launcher import HostChecker, Launcher
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
+from gemm_tuner.measure.profiler_faults import profiler_failed
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import Control, check_plan, watch
 from gemm_tuner.profilers import Profiler
@@ -91,7 +92,7 @@ class LiveLauncher(Control, Launcher):
         if export is not None and (where / "journal.jsonl").exists():
             convert = supervise.export(export, self.environment(), where, self)
             if convert.exit_status != 0 and ended.exit_status == 0:
-                raise retry.profiler_failed(self.profiler, convert)
+                raise profiler_failed(self.profiler, convert)
         return ended
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:

@@ -33,6 +33,8 @@ from gemm_tuner.measure.parse_run import (
     told_the_known,
     whole_sizes,
 )
+from gemm_tuner.measure.phases import added, phases_of
+from gemm_tuner.measure.profiler_faults import profiler_failed, require_a_trace, with_another_tool
 from gemm_tuner.measure.supervise import (
     ACCOUNTED,
     MAX_ATTEMPTS,
@@ -41,7 +43,7 @@ from gemm_tuner.measure.supervise import (
     killed_from_outside,
     require_journal,
 )
-from gemm_tuner.profilers import PROFILERS, Profiler, TraceError
+from gemm_tuner.profilers import Profiler, TraceError
 from gemm_tuner.system.processes import MOST_CRASHES, Ended
 
 OnFound = Callable[[dict[Key, Timing]], None]
@@ -51,12 +53,15 @@ Start = Callable[[Plan, Path], Ended]
 @dataclass
 class StageRun:
     """Results of one stage. timings: by (problem, configuration). compiled: number of JIT compilations in launchers.
-    starts: number of profiler starts. seconds: wall time."""
+    starts: number of profiler starts. seconds: wall time. phases: seconds by phase of the starts
+    (``phases.phases_of``), and phased: how many of them have phases."""
 
     timings: dict[Key, Timing] = field(default_factory=dict)
     compiled: int = 0
     starts: int = 0
     seconds: float = 0.0
+    phases: dict[str, float] = field(default_factory=dict)
+    phased: int = 0
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ def time_plan(
         stage.run.starts += 1
         if part.probe:
             (where / PROBE).touch()
-        failed = ""
+        failed, started = "", time.time()
         try:
             stage.take(part, where, start(part.plan, where))
         except CannotWrite:
@@ -142,7 +147,9 @@ def time_plan(
             failed = f"{part.plan.stage}: the next starts are shorter, because {fault.one_line()}"
             (where / ACCOUNTED).touch()
             stage.parts.extendleft(reversed([replace(part, plan=half, last_try=True) for half in halves(part.plan)]))
-        if lost := ended_in(part.plan, where) - stage.run.timings.keys():
+        journal = read_journal(where / "journal.jsonl")
+        stage.note_phases(phases_of(journal, started, time.time()))
+        if lost := ended_in(part.plan, journal) - stage.run.timings.keys():
             on_event(part.plan.work[0].problem, Again(len(lost), failed))
     if not wind_down() and not plan.is_over():
         for part in stage.parts:
@@ -200,6 +207,10 @@ class Stage:
             found = {key: t for key, t in found.items() if t.status not in (Status.OK, Status.MISSING_IN_TRACE)}
         self.keep(found)
 
+    def note_phases(self, of: dict[str, float]) -> None:
+        self.run.phases = added(self.run.phases, of)
+        self.run.phased += bool(of)
+
     def keep(self, found: dict[Key, Timing]) -> None:
         self.on_found(found)
         self.run.timings.update(found)
@@ -250,48 +261,6 @@ class Stage:
         return Failure({**found, **{(work.problem, name): crash_timing(work.problem, name, ended) for name in failing}})
 
 
-def ended_in(plan: Plan, where: Path) -> set[Key]:
+def ended_in(plan: Plan, journal: Sequence[Event]) -> set[Key]:
     """What has ended or failed in a start."""
-    events = read_journal(where / "journal.jsonl")
-    return {(plan.work[event.work].problem, event.name) for event in events if isinstance(event, (End, Fail))}
-
-
-def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:
-    """The error for a failure of the profiler itself."""
-    what = f"{profiler.name} ended with {ended.how()}"
-    if ended.stalled:
-        what = f"{profiler.name} did not come to an end and was killed"
-    return EnvironmentFault(
-        f"{what}: {ended.log_tail() or 'it printed nothing'}",
-        where=str(ended.log_path),
-        hint="; ".join(filter(None, ("read that file", another_tool(profiler)))),
-    )
-
-
-def with_another_tool(fault: EnvironmentFault, profiler: Profiler) -> EnvironmentFault:
-    """The fault with ``another_tool`` as a further hint."""
-    hint = "; ".join(filter(None, (fault.hint, another_tool(profiler))))
-    return EnvironmentFault(fault.what, where=fault.where, accepted=fault.accepted, hint=hint)
-
-
-def another_tool(profiler: Profiler) -> str:
-    """A hint: a flag that times the same kernels with another tool that is installed; "" if there is none. Times of two
-    tools are not mixed in one run."""
-    alike = [one for one in PROFILERS if one.name != profiler.name and set(one.backends) & set(profiler.backends)]
-    names = [one.name for one in alike if one.version() is not None]
-    return f"another tool may record them: --profiler {' or '.join(names)}, with --fresh" if names else ""
-
-
-def require_a_trace(timings: dict[Key, Timing], profiler: Profiler, ended: Ended) -> None:
-    """Raises EnvironmentFault if the trace contains none of the kernels that ran, because then the profiler failed and
-    not the configurations."""
-    missing = [t for t in timings.values() if t.status == Status.MISSING_IN_TRACE]
-    if missing and not any(t.samples_us for t in timings.values()):
-        errors = " | ".join(
-            line.strip() for line in ended.log_path.read_text("utf-8", "replace").splitlines() if "rror" in line
-        )
-        raise EnvironmentFault(
-            f"{profiler.name} recorded none of {len(missing)} configurations that ran: {missing[0].message}",
-            where=str(ended.log_path),
-            hint=(f"its log says: {errors[:600]}; " if errors else "") + another_tool(profiler),
-        )
+    return {(plan.work[event.work].problem, event.name) for event in journal if isinstance(event, (End, Fail))}

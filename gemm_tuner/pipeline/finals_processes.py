@@ -140,7 +140,7 @@ class FinalsProcesses:
         runs = self.fleet.time(remaining(process.work, blamed), plans, on_event, enter, True)
         with self._entering:
             for run in runs:
-                self.log.count_run(run)
+                self.log.count_run(run, TITLE)
         return runs
 
     def _deadline(self, sizes: int) -> float:

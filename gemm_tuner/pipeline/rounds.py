@@ -122,7 +122,7 @@ class Rounds:
                 plans = self.planner.screen(self.jobs, self.limits.budget.unix_time(self._until))
                 runs = self.fleet.time(work, plans, self.log.followed(step), found)
             for run in runs:
-                self.log.count_run(run)
+                self.log.count_run(run, "screen")
                 self.limits.learn(run)
                 screened.timings.update(run.timings)
         return screened

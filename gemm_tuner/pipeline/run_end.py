@@ -37,6 +37,8 @@ def finish(session: Session) -> int:
     show.results_table(session.log.out, session.settings, session.environment, session.outcomes)
     if session.settings.time_breakdown or session.settings.verbose:
         run_summary.stage_table(session.log.out, session.log.stage_seconds)
+        if starts := session.log.notes.get("starts"):
+            run_summary.start_table(session.log.out, starts)
     console = session.log.console
     for problem, why in session.outcomes.file.kept_instead().items():
         print_line(console, f"{problem.key}: its earlier row stays in the results file: {why}")

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from gemm_tuner.measure.launcher_events import Again, OnEvent, at_each_end
+from gemm_tuner.measure.phases import added
 from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.system import progress
 from gemm_tuner.system.progress import Step
@@ -63,10 +64,14 @@ class RunLog:
     def count(self, fact: str, number: int) -> None:
         self.facts[fact] = self.facts.get(fact, 0) + number
 
-    def count_run(self, run: StageRun) -> None:
-        """Adds the counts of one launcher's run."""
+    def count_run(self, run: StageRun, stage: str) -> None:
+        """Adds the counts of one launcher's run of a stage, and the seconds of its phases."""
         self.count("profiler starts", run.starts)
         self.count("compiled under the profiler", run.compiled)
+        if run.phased:
+            noted = self.notes.setdefault("starts", {}).setdefault(stage, {"number": 0, "seconds": {}})
+            noted["number"] += run.phased
+            noted["seconds"] = added(noted["seconds"], run.phases)
 
     def say(self, text: str) -> None:
         """Prints one line of progress."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from gemm_tuner.measure.phases import PHASES, REPORT
 from gemm_tuner.system.terminal_table import Column, print_table
 
 
@@ -14,6 +15,18 @@ def stage_table(console: Console, stage_seconds: Mapping[str, float]) -> None:
     """Prints the wall time of each stage, seconds."""
     rows = [(name, f"{seconds:.1f}") for name, seconds in stage_seconds.items()]
     print_table(console, "Time per stage", (Column("stage"), Column("s", is_number=True)), rows)
+
+
+def start_table(console: Console, starts: Mapping[str, Mapping[str, Any]]) -> None:
+    """Prints the mean seconds of each phase of the profiler starts of each stage (``measure.phases``). Starts of finals
+    run side by side, so their sum is more than the stage's wall time."""
+    phases = (*PHASES.values(), REPORT)
+    rows = [
+        (stage, str(of["number"]), *(f"{of['seconds'].get(phase, 0.0) / of['number']:.1f}" for phase in phases))
+        for stage, of in starts.items()
+    ]
+    columns = (Column("stage"), *(Column(title, is_number=True) for title in ("starts", *phases)))
+    print_table(console, "Mean seconds of a start", columns, rows)
 
 
 def summary_line(chosen: int, sizes: int, seconds: float, counts: Mapping[str, int]) -> str:

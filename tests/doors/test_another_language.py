@@ -21,6 +21,7 @@ from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Verified
 from gemm_tuner.languages.c import library
 from gemm_tuner.languages.c.library import Source
+from gemm_tuner.measure.phases import PHASES, REPORT
 from gemm_tuner.store import results, run_record
 
 KIND = Path(row_sum_kind.__file__).parent
@@ -77,6 +78,14 @@ def test_c_is_compiled_screened_timed_checked_and_written(machine: Machine) -> N
     assert row.facts["processes"] >= 3 and row.facts["vendor_us"] > 0
     timed = run_record.read_table(machine.run_folder(), row.problem.key).set_index("name")
     assert (timed.loc[[name_of(8), name_of(16)], ["screen_us", "finals_us"]] > 0).all(axis=None)
+
+
+@needs_compiler
+def test_the_starts_of_a_stage_say_where_their_time_went(machine: Machine) -> None:
+    record = machine.record()
+    finals = record.notes["starts"]["finals"]
+    assert finals["number"] >= 3 and set(finals["seconds"]) == {*PHASES.values(), REPORT}
+    assert 0 < sum(finals["seconds"].values()) < finals["number"] * record.seconds
 
 
 @needs_compiler

@@ -208,7 +208,7 @@ def test_a_warp_specialised_kernel_runs(gpu: Gpu) -> None:
 
 def test_a_kernel_that_does_not_fit_is_out_of_resources(gpu: Gpu, tmp_path: Path) -> None:
     """And the ones after it still run."""
-    from gemm_tuner.launch.main import verify
+    from gemm_tuner.launch.verify import verify
 
     limit = gpu.device.shared_memory_bytes
     large = gpu.config(64, 128, 256, stages=8, warps=8)

@@ -18,8 +18,8 @@ from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.kernels.workload import KernelWorkload
 from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.launch.journal import Begin, End, Fail, Journal, Judged, read_journal
-from gemm_tuner.launch.main import verify
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
+from gemm_tuner.launch.verify import verify
 from gemm_tuner.measure.launcher_events import Died, Heard
 from gemm_tuner.measure.launcher_process import InterpreterLauncher
 from gemm_tuner.measure.supervise import behind

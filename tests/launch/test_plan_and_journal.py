@@ -18,6 +18,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Status, Verdict
 from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.launch.journal import (
+    IMPORTED,
     Begin,
     Called,
     Compiles,
@@ -29,6 +30,7 @@ from gemm_tuner.launch.journal import (
     Journal,
     Judged,
     Process,
+    Reached,
     Round,
     read_journal,
 )
@@ -77,7 +79,8 @@ def test_every_event_is_read_as_it_was_written(tmp_path: Path) -> None:
     of = replace(problem(3, 5, 7), alpha=0.5)
     lost = Verdict(of, "a", False, float("inf"), float("inf"), (2, 4), "half \udce9 of \u2028 it", stable=False)
     events: list[Event] = [
-        Process("7 8"), DeviceUsed("H200", "2.9"), Begin(0, "a"), Called(0, 0, "a", ("a", "b"), True, 3),
+        Process("7 8"), Reached(IMPORTED, 1.5), DeviceUsed("H200", "2.9"), Begin(0, "a"),
+        Called(0, 0, "a", ("a", "b"), True, 3),
         Called(4, 1, "torch.mm", (), False), Round(1, 2), End(0, "a", True), Fail(1, "b", Status.CRASHED, "x\ny"),
         Judged.of(0, lost), Compiles(1, 2), Finished(),
     ]  # fmt: skip

@@ -34,6 +34,7 @@ from gemm_tuner.measure import retry, supervise
 from gemm_tuner.measure.launcher_events import Again, Died, Heard, at_each_end, ignore
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, launcher_env, visible_gpu
 from gemm_tuner.measure.parse_run import at_end, halves
+from gemm_tuner.measure.profiler_faults import profiler_failed
 from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.measure.supervise import ACCOUNTED, PROBE, JournalTail
 from gemm_tuner.profilers.nsys import Nsys
@@ -466,7 +467,7 @@ def test_a_finished_launcher_has_a_while_to_end(
 def test_a_profiler_that_never_ends_is_said_to_be_stuck(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("Generating report\n")
-    message = retry.profiler_failed(Nsys(), Ended(-9, True, 1.0, log)).one_line()
+    message = profiler_failed(Nsys(), Ended(-9, True, 1.0, log)).one_line()
     assert "nsys did not come to an end and was killed: Generating report" in message
 
 

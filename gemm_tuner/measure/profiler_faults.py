@@ -1,0 +1,50 @@
+"""What is said when a profiler fails, or records nothing."""
+
+from __future__ import annotations
+
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.records import Status, Timing
+from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.profilers import PROFILERS, Profiler
+from gemm_tuner.system.processes import Ended
+
+
+def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:
+    """The error for a failure of the profiler itself."""
+    what = f"{profiler.name} ended with {ended.how()}"
+    if ended.stalled:
+        what = f"{profiler.name} did not come to an end and was killed"
+    return EnvironmentFault(
+        f"{what}: {ended.log_tail() or 'it printed nothing'}",
+        where=str(ended.log_path),
+        hint="; ".join(filter(None, ("read that file", another_tool(profiler)))),
+    )
+
+
+def with_another_tool(fault: EnvironmentFault, profiler: Profiler) -> EnvironmentFault:
+    """The fault with ``another_tool`` as a further hint."""
+    hint = "; ".join(filter(None, (fault.hint, another_tool(profiler))))
+    return EnvironmentFault(fault.what, where=fault.where, accepted=fault.accepted, hint=hint)
+
+
+def another_tool(profiler: Profiler) -> str:
+    """A hint: a flag that times the same kernels with another tool that is installed; "" if there is none. Times of two
+    tools are not mixed in one run."""
+    alike = [one for one in PROFILERS if one.name != profiler.name and set(one.backends) & set(profiler.backends)]
+    names = [one.name for one in alike if one.version() is not None]
+    return f"another tool may record them: --profiler {' or '.join(names)}, with --fresh" if names else ""
+
+
+def require_a_trace(timings: dict[Key, Timing], profiler: Profiler, ended: Ended) -> None:
+    """Raises EnvironmentFault if the trace contains none of the kernels that ran, because then the profiler failed and
+    not the configurations."""
+    missing = [t for t in timings.values() if t.status == Status.MISSING_IN_TRACE]
+    if missing and not any(t.samples_us for t in timings.values()):
+        errors = " | ".join(
+            line.strip() for line in ended.log_path.read_text("utf-8", "replace").splitlines() if "rror" in line
+        )
+        raise EnvironmentFault(
+            f"{profiler.name} recorded none of {len(missing)} configurations that ran: {missing[0].message}",
+            where=str(ended.log_path),
+            hint=(f"its log says: {errors[:600]}; " if errors else "") + another_tool(profiler),
+        )
