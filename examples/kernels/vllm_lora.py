@@ -1,7 +1,8 @@
 """Host code for the two kernels of vLLM's LoRA layers, as vLLM 0.33 launches them.
 
 The kernels are the server's own; this file has what vllm_lora_shrink.yaml and vllm_lora_expand.yaml need beside them:
-inputs, launch, reference. Every token has one of max_loras - 1 adapters, as many tokens each.
+inputs, launch, reference. Every token has one of max_loras - 1 adapters, as many tokens each. Without BLOCK_M and the
+others they are what the server launches without a file.
 """
 
 import torch
@@ -40,9 +41,14 @@ def pointers(tensors):
     return torch.tensor([one.data_ptr() for one in tensors], device="cuda", dtype=torch.uint64)
 
 
-def shrink(m, hidden_size, rank, num_slices, max_loras, dtype, BLOCK_M, BLOCK_N, BLOCK_K, SPLIT_K, GROUP_SIZE_M):
+def shrink(
+    m, hidden_size, rank, num_slices, max_loras, dtype,
+    BLOCK_M=32, BLOCK_N=16, BLOCK_K=None, SPLIT_K=None, GROUP_SIZE_M=8, num_warps=4, num_stages=2,
+):  # fmt: skip
     from lora_shrink_op import _lora_shrink_kernel
 
+    BLOCK_K = BLOCK_K or (256 if m < 128 else 32)
+    SPLIT_K = SPLIT_K or (64 if m < 128 else 8)
     x = torch.randn(m, hidden_size, device="cuda", dtype=getattr(torch, dtype))
     w = weights(max_loras, num_slices, rank, hidden_size, x.dtype)
     out = torch.zeros(num_slices, m, rank, device="cuda", dtype=torch.float32)
@@ -51,7 +57,7 @@ def shrink(m, hidden_size, rank, num_slices, max_loras, dtype, BLOCK_M, BLOCK_N,
         x, pointers(w), out, m, rank, hidden_size, *sorted_tokens(m, max_loras), 0.5,
         *x.stride(), *w[0].stride(), *out.stride(),
         BLOCK_M, BLOCK_N, BLOCK_K, hidden_size % (BLOCK_K * SPLIT_K) == 0, SPLIT_K, GROUP_SIZE_M, num_slices, False,
-        launch_pdl=False,
+        launch_pdl=False, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     return out
 
@@ -63,22 +69,28 @@ def shrink_reference(input_ptr, m, hidden_size, rank, num_slices, max_loras, dty
     return torch.stack([0.5 * by_adapter(x, one.to(dtype), m, max_loras) for one in w])
 
 
-def expand(m, hidden_size, rank, num_slices, max_loras, add_inputs, dtype, num_stages, BLOCK_M, BLOCK_N, BLOCK_K):
+def expand(
+    m, hidden_size, rank, num_slices, max_loras, add_inputs, dtype,
+    BLOCK_M=64, BLOCK_N=None, BLOCK_K=32, num_warps=4, num_stages=None,
+):  # fmt: skip
     from lora_expand_op import _lora_expand_kernel
 
+    BLOCK_N = BLOCK_N or (64 if num_slices > 1 else 128)
+    num_stages = num_stages or 2
     x = torch.randn(num_slices, m, rank, device="cuda", dtype=torch.float32)
     w = weights(max_loras, num_slices, hidden_size, rank, getattr(torch, dtype))
     out = torch.randn(m, num_slices * hidden_size, device="cuda", dtype=w[0].dtype)
     starts = [hidden_size * one for one in range(num_slices)]
     start = torch.tensor(starts, device="cuda", dtype=torch.uint64) if num_slices > 1 else 0
     grid = (triton.cdiv(m, BLOCK_M) * triton.cdiv(hidden_size, BLOCK_N), num_slices, max_loras)
-    if torch.cuda.get_device_capability() == (9, 0):  # the server does so, since fp32 inputs are cast
+    is_nvidia = torch.cuda.get_device_properties("cuda").warp_size == 32
+    if is_nvidia and torch.cuda.get_device_capability() == (9, 0):  # the server does so, since fp32 inputs are cast
         num_stages = 1
     _lora_expand_kernel[grid](
         x, pointers(w), out, m, hidden_size, rank, *sorted_tokens(m, max_loras), start,
         *x.stride(), *w[0].stride(), *out.stride(), hidden_size,
         BLOCK_M, BLOCK_N, BLOCK_K, rank % BLOCK_K == 0, add_inputs, True, num_slices, True, False,
-        launch_pdl=False, num_stages=num_stages,
+        launch_pdl=False, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     return out
 

@@ -10,8 +10,15 @@ from mamba_ssm import _selective_scan_update_kernel
 NULL = 0  # the slot of the cache that stands for none
 
 
-def run(batch, nheads, headdim, dstate, ngroups, cache_dtype, dtype, BLOCK_SIZE_M):
-    """Each sequence has a slot of the cache. A, dt, its bias and D are one number a head, as in Mamba 2."""
+def run(batch, nheads, headdim, dstate, ngroups, cache_dtype, dtype, BLOCK_SIZE_M=None):
+    """Each sequence has a slot of the cache. A, dt, its bias and D are one number a head, as in Mamba 2. Without
+    BLOCK_SIZE_M: what the server launches without a file."""
+    rows, warps = 4, 4 if dstate <= 128 else 8
+    if dstate <= 64:
+        rows = 32 if dstate <= 16 else 16 if dstate <= 32 else 8
+    elif torch.cuda.get_device_capability()[0] == 10:
+        rows, warps = 32, 8
+    BLOCK_SIZE_M = BLOCK_SIZE_M or rows
     like = {"device": "cuda", "dtype": getattr(torch, dtype)}
     state = torch.randn(batch + 1, nheads, headdim, dstate, device="cuda", dtype=getattr(torch, cache_dtype))
     slots = torch.arange(batch, 0, -1, device="cuda", dtype=torch.int32)
@@ -26,6 +33,7 @@ def run(batch, nheads, headdim, dstate, ngroups, cache_dtype, dtype, BLOCK_SIZE_
         *state.stride(), *x.stride(), *dt.stride(), 0, 1, 0, 1, 0, 0, *b.stride(), *c.stride(), 1, 0, 0, 0, 0,
         *out.stride(), 1, 0, 1, 0,
         DT_SOFTPLUS=True, TIE_HDIM=True, BLOCK_SIZE_M=BLOCK_SIZE_M, USE_RS_ROUNDING=False, PHILOX_ROUNDS=0,
+        num_warps=warps,
     )  # fmt: skip
     return out, state
 

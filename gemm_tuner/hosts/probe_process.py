@@ -105,8 +105,9 @@ def reference_fault(trial: HostTrial) -> tuple[str, str, str] | None:
 
 
 def default_of(problem: HostProblem, code: HostCode) -> tuple[Any, ...] | None:
-    """The values of the spec's params when the host function is called without them; None if it requires one, if
-    triton.autotune selects among several, or if a value cannot be part of a configuration."""
+    """The values of the spec's params when the host function is called without them: its parameters' defaults, or what
+    it launches where these are None. None if it requires one, if triton.autotune selects among several, or if a value
+    cannot be part of a configuration."""
     try:
         recorder, _ = code.call(problem.case, {}, 0, runs=False)
     except Exception:
@@ -114,7 +115,8 @@ def default_of(problem: HostProblem, code: HostCode) -> tuple[Any, ...] | None:
     if recorder.listed is not None and len(recorder.listed) > 1:
         return None
     backend = problem.device.target.backend if problem.device else ""
-    values = {**OPTIONS, "num_stages": STAGES.get(backend), **recorder.tuned_arguments(), **code.defaults()}
+    own = {name: value for name, value in code.defaults().items() if value is not None}
+    values = {**OPTIONS, "num_stages": STAGES.get(backend), **recorder.tuned_arguments(), **own}
     found = tuple(values.get(name) for name, _ in problem.spec_there.params)
     return found if all(isinstance(value, (int, str)) for value in found) else None
 
