@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
+from quick_interpreter import quicken  # noqa: E402
+
 from gemm_tuner.languages.triton.language import LANGUAGE  # noqa: E402
 from gemm_tuner.measure.launcher_process import launcher_env  # noqa: E402
 
@@ -99,40 +101,6 @@ def answer_to(request: dict[str, Any]) -> dict[str, Any]:
         return {"found": function(**request["given"])}
     except Exception:
         return {"error": traceback.format_exc()[-3000:]}
-
-
-def quicken() -> None:
-    """Leaves out two things that take most of the interpreter's time and change no result.
-
-    Triton puts interpreted functions into its language at a launch, and again whenever a kernel calls another function:
-    here once a launch for each of the modules that hold the language. And each sum and product of int32 is computed a
-    second time to see whether it overflows, which no offset into matrices of a few hundred rows does: ``make test-all``
-    has that checked.
-    """
-    from triton import language
-    from triton.runtime import interpreter
-
-    put_in, scope, done = interpreter._patch_lang, interpreter._LangPatchScope(), set[str]()
-
-    @functools.cache
-    def modules_of(function: Callable[..., Any]) -> set[str]:
-        return {one.__name__ for one in function.__globals__.values() if one is language or one is language.core}
-
-    def put_in_once(function: Callable[..., Any]) -> Any:
-        nonlocal scope
-        if not scope._changes:  # taken back when a launch ends
-            done.clear()
-            done.update(modules_of(function))
-            scope = put_in(function)
-            return scope
-        if modules_of(function) <= done:
-            return interpreter._LangPatchScope()
-        done.update(modules_of(function))
-        return put_in(function)
-
-    interpreter._patch_lang = put_in_once
-    is_checked = "CHECK_OVERFLOW" in os.environ
-    interpreter.interpreter_builder.options = interpreter.InterpreterOptions(sanitize_overflow=is_checked)
 
 
 def main() -> None:

@@ -1,0 +1,91 @@
+"""Leaves out of Triton's interpreter what takes most of its time and changes no result."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+
+def quicken() -> None:
+    """In the interpreting process, before the first launch."""
+    put_language_in_once()
+    share_types()
+    from triton.runtime import interpreter
+
+    # Each sum and product of int32 is computed a second time to see whether it overflows, which no offset into matrices
+    # of a few hundred rows does: ``make test-all`` has that checked.
+    is_checked = "CHECK_OVERFLOW" in os.environ
+    interpreter.interpreter_builder.options = interpreter.InterpreterOptions(sanitize_overflow=is_checked)
+    inspect.getsourcelines = functools.lru_cache(256)(inspect.getsourcelines)  # asked for three times a kernel
+
+
+def put_language_in_once() -> None:
+    """Triton puts interpreted functions into its language at a launch, and again whenever a kernel calls another
+    function: here once a launch for each of the modules that hold the language."""
+    from triton import language
+    from triton.runtime import interpreter
+
+    put_in, scope, done = interpreter._patch_lang, interpreter._LangPatchScope(), set[str]()
+
+    @functools.cache
+    def modules_of(function: Callable[..., Any]) -> set[str]:
+        return {one.__name__ for one in function.__globals__.values() if one is language or one is language.core}
+
+    def put_in_once(function: Callable[..., Any]) -> Any:
+        nonlocal scope
+        if not scope._changes:  # taken back when a launch ends
+            done.clear()
+            done.update(modules_of(function))
+            scope = put_in(function)
+            return scope
+        if modules_of(function) <= done:
+            return interpreter._LangPatchScope()
+        done.update(modules_of(function))
+        return put_in(function)
+
+    interpreter._patch_lang = put_in_once
+
+
+def share_types() -> None:
+    """Types of blocks and shapes of tensors are values, which Triton makes anew for every operation: here equal ones
+    share their parts. And the table of numpy's types is not built at each look-up."""
+    from triton.language import core
+    from triton.runtime import interpreter
+
+    block_type, tensor, constexpr = core.block_type, core.tensor, core.constexpr
+    make_block_type, numpy_type = block_type.__init__, interpreter._get_np_dtype
+    parts: dict[Any, dict[str, Any]] = {}
+    shapes: dict[Any, tuple[Any, Any]] = {}
+    numpy_types: dict[str, Any] = {}
+
+    def init_block_type(self: Any, element_ty: Any, shape: Any) -> None:
+        values = shape.values if isinstance(shape, core.tuple) else shape
+        if not isinstance(values, list) or any(type(extent) is not int for extent in values):
+            make_block_type(self, element_ty, shape)
+            return
+        key = (element_ty.name, *values)
+        if key not in parts:
+            make_block_type(self, element_ty, shape)
+            parts[key] = {name: vars(self)[name] for name in ("shape", "numel", "name")}
+        self.element_ty = element_ty
+        vars(self).update(parts[key])
+
+    def init_tensor(self: Any, handle: Any, type: Any) -> None:
+        values = tuple(type.shape.values) if type.is_block() else ()
+        if values not in shapes:
+            shapes[values] = core.tuple([constexpr(extent) for extent in values]), constexpr(math.prod(values))
+        self.shape, self.numel = shapes[values]
+        self.handle, self.type, self.dtype = handle, type, type.scalar
+
+    def np_dtype(of: Any) -> Any:
+        scalar = of.element_ty if isinstance(of, block_type) else of
+        if scalar.name not in numpy_types:
+            numpy_types[scalar.name] = numpy_type(of)
+        return numpy_types[scalar.name]
+
+    block_type.__init__, tensor.__init__ = init_block_type, init_tensor
+    interpreter._get_np_dtype = np_dtype
