@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from samples import ROOT, config, device, problem
+from samples import config, device, problem
 from test_benchmarks import load
 
 from gemm_tuner.search import make_search
@@ -44,12 +43,19 @@ def test_the_summary_counts_each_size_once_and_shares_by_configuration() -> None
     assert figures["rounds"] == 3
 
 
-@pytest.mark.parametrize("classes", [1, pytest.param(None, marks=pytest.mark.grid)])
-def test_the_guided_search_keeps_its_bounds_on_the_h200_landscapes(classes: int | None) -> None:
+@pytest.mark.parametrize(
+    ("of", "count", "classes"), [("*_bf16_nn.csv.gz", 20, 1), pytest.param("*", 40, 2, marks=pytest.mark.grid)]
+)
+def test_the_guided_search_keeps_its_bounds_on_the_h200_landscapes(
+    tmp_path: Path, of: str, count: int, classes: int
+) -> None:
     """Of one class of problems; of all with ``make test-all``."""
-    landscapes = replay.load(replay.LANDSCAPES, H200)
-    assert len(landscapes) == 40
-    for sizes in replay.runs(landscapes, alone=False)[:classes]:
+    for path in replay.LANDSCAPES.glob(of):
+        shutil.copy(path, tmp_path)
+    landscapes = replay.load(tmp_path, H200)
+    runs = replay.runs(landscapes, alone=False)
+    assert (len(landscapes), len(runs)) == (count, classes)
+    for sizes in runs:
         outcomes = replay.replay(make_search("guided", jobs=2), sizes, H200, seed=0, budget=1.0)
         figures = replay.summary(outcomes)
         assert figures["regret_mean_pct"] <= 1.5
@@ -58,15 +64,17 @@ def test_the_guided_search_keeps_its_bounds_on_the_h200_landscapes(classes: int 
         assert figures["rounds"] <= 3
 
 
-def test_the_command_prints_a_document_and_a_table_that_agree(tmp_path: Path) -> None:
+def test_the_command_prints_a_document_and_a_table_that_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in ("512x512x512_bf16_nn.csv.gz", "8192x8192x128_bf16_nt.csv.gz"):
         shutil.copy(replay.LANDSCAPES / name, tmp_path)
-    words = [sys.executable, "benchmarks/search_replay.py", "--search", "random", "--budget", "0.1"]
-    words += ["--landscapes", str(tmp_path)]
-    said = [
-        subprocess.run([*words, *more], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        for more in ((), ("--json",))
-    ]
+    words = ["search_replay.py", "--search", "random", "--budget", "0.1", "--landscapes", str(tmp_path)]
+    said = []
+    for more in ((), ("--json",)):
+        monkeypatch.setattr(sys, "argv", [*words, *more])
+        assert replay.main() == 0
+        said.append(capsys.readouterr().out)
     document = json.loads(said[1])
     assert [(one["size"], one["asked"], one["of"]) for one in document["sizes"]] == [
         ("512x512x512_bf16_nn", 13, 138),
