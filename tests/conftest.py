@@ -19,8 +19,11 @@ LONG = (
     "faults/", "kernels/test_kernel_command", "kernels/test_agreement", "kernels/test_bad_kernels", "doors/",
     "compile/", "hosts/", "end_to_end/", "measure/test_launch", "languages/", "interpreter/", "launch/",
 )  # fmt: skip
-# Folders and modules whose subject is how processes start and end: nothing is left out of that.
-COLD = ("faults/", "system/", "gpu/", "end_to_end/test_install", "end_to_end/test_without_gpu")
+# Tests whose subject is how processes start and end: nothing is left out of that.
+COLD = (
+    "tests/faults/", "tests/system/", "tests/gpu/", "tests/end_to_end/test_install",
+    "tests/end_to_end/test_without_gpu.py::test_script",
+)  # fmt: skip
 sys.path.insert(0, str(ROOT))
 
 
@@ -53,7 +56,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Children of most tests are forks of a process that has imported what they would."""
     with pytest.MonkeyPatch.context() as here:
-        if item.path.relative_to(ROOT / "tests").as_posix().startswith(COLD):
+        if item.nodeid.startswith(COLD):
             here.delenv(warm_python.FOLDER, raising=False)
         return (yield)
 
