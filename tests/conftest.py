@@ -21,7 +21,7 @@ LONG = (
 )  # fmt: skip
 # Tests whose subject is how processes start and end: nothing is left out of that.
 COLD = (
-    "tests/faults/", "tests/system/", "tests/gpu/", "tests/end_to_end/test_install",
+    "tests/faults/test_faults_on_gpu", "tests/system/", "tests/gpu/", "tests/end_to_end/test_install",
     "tests/end_to_end/test_without_gpu.py::test_script",
 )  # fmt: skip
 sys.path.insert(0, str(ROOT))

@@ -2,7 +2,9 @@
 
 On a machine without a GPU three stand-ins take the GPU's place, and nothing else: a ``torch`` that reports an H200, a
 launcher in the generated scripts (by ``--templates``) and an ``nsys`` on PATH. They lie in ``on_path``. Finals take 3
-processes in place of 5 (``short_tune_gemm.py``), and one worker compiles where a test does not ask for more.
+processes in place of 5 (``short_tune_gemm.py``), and one worker compiles where a test does not ask for more. ``make
+test`` forks the tuner and its launchers from a process that has imported pandas and the tuner, and no torch
+(``tests/helpers/warm_python.py``); ``make test-all`` starts them as a person does.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import warm_python
 
 from gemm_tuner.store import results, run_record
 from gemm_tuner.store.run_record import RunRecord
@@ -210,7 +214,8 @@ def with_stand_in_gpu(
     (folder / "bin" / "nsys").write_text(f'#!/bin/sh\n{version}exec {command} "$@"\n')
     (folder / "bin" / "nsys").chmod(0o755)
     machine.env["PATH"] = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    machine.env["PYTHONPATH"] = str(ON_PATH)
+    machine.env["PYTHONPATH"] = os.pathsep.join(map(str, (ON_PATH, ROOT)))
+    machine.env[warm_python.LIGHT] = "1"  # the torch of ON_PATH is imported where torch is
     templates_into(folder / "templates", {**STAND_INS, **(templates or {})})
     return machine
 

@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 GUARDED = str(ROOT / "gemm_tuner" / "system" / "guarded.py")
 # "PID:PATH": the process that servers end with, and the folder of their sockets.
 FOLDER, INTERPRET = "WARM_PYTHON_FOLDER", "TRITON_INTERPRET"
+# "1": a child begins with neither torch nor Triton, where stand-ins take their places.
+LIGHT = "WARM_PYTHON_LIGHT"
 ROOM = 4096, 65536  # bytes for the command line and the environment of a child
 PYTHON = sys.executable
 Cold: Any = subprocess.Popen
@@ -137,13 +139,13 @@ class WarmPopen(Cold):  # type: ignore[misc]
 def connected(job: Job) -> socket.socket | None:
     """A connection to the server for this job, which is started where there is none yet; None where it is gone."""
     owner, _, folder = job.env[FOLDER].partition(":")
-    is_interpreter = job.env.get(INTERPRET) == "1"
-    path = Path(folder) / ("warm_interpreter" if is_interpreter else "warm_python")
+    kind = next((name for name in (LIGHT, INTERPRET) if job.env.get(name) == "1"), "")
+    path = Path(folder) / {LIGHT: "warm_light", INTERPRET: "warm_interpreter"}.get(kind, "warm_python")
     if not path.exists():
         with Path(f"{path}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():
-                begin(path, owner, is_interpreter)
+                begin(path, owner, kind)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         server.connect(str(path))
@@ -153,11 +155,11 @@ def connected(job: Job) -> socket.socket | None:
     return server
 
 
-def begin(path: Path, owner: str, is_interpreter: bool) -> None:
-    """Starts a server, which is ready when its socket is there."""
-    env = {name: value for name, value in os.environ.items() if name != INTERPRET}
+def begin(path: Path, owner: str, kind: str) -> None:
+    """Starts a server, which is ready when its socket is there. kind: the variable that asks for this one, or ""."""
+    env = {name: value for name, value in os.environ.items() if name not in (INTERPRET, LIGHT)}
     env |= {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "ROOM": "x" * ROOM[1]}
-    env |= {INTERPRET: "1"} if is_interpreter else {}
+    env |= {kind: "1"} if kind else {}
     silent = os.open(os.devnull, os.O_RDWR)
     log = os.open(f"{path}.log", os.O_WRONLY | os.O_CREAT, 0o600)
     streams = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((silent, log, log))]

@@ -24,12 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import warm_python
-from warm_python import INTERPRET, ROOT, Job
+from warm_python import INTERPRET, LIGHT, ROOT, Job
 
 IMPORTED = (
     "pandas", "torch", "triton", "triton.language", "gemm_tuner.launch.main", "gemm_tuner.cli.main",
     "gemm_tuner.kernels.check", "gemm_tuner.gemm.check", "gemm_tuner.gemm.reference",
 )  # fmt: skip
+IMPORTED_LIGHT = ("pandas", "scipy.optimize", "scipy.special", "gemm_tuner.cli.main", "gemm_tuner.pipeline.run")
 # Variables that begin with these are read when Python or a library starts. The path is set anew for each process.
 READ_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH", "PYTORCH", INTERPRET)
 
@@ -71,7 +72,7 @@ class Child:
 
 def serve(path: str, owner: int) -> Job:
     """Forks children, and returns in each of them."""
-    for module in IMPORTED:
+    for module in IMPORTED_LIGHT if LIGHT in os.environ else IMPORTED:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()  # else a child's collector copies all of it

@@ -71,5 +71,9 @@ def stats(arguments: list[str], fault: str) -> int:
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[2] / "helpers"))
+    import warm_python
+
+    warm_python.install()
     job = {"profile": profile, "stats": stats}[sys.argv[1]]
     sys.exit(job(sys.argv[2:], os.environ.get("NSYS_FAULT", "")))
