@@ -125,9 +125,9 @@ def word(value: Any, where: str) -> str:
 
 def _tensors(value: Any, where: str) -> Iterator[Tensor]:
     if not isinstance(value, dict) or not value:
-        raise UserError(
-            f"is {show(value)}", where=where, accepted="tensors by the kernel's parameter: {x: {shape: ...}}"
-        )
+        what = "is missing" if value is None else f"is {show(value)}"
+        accepted = "tensors by the kernel's parameter: {x: {shape: ...}}; or --host FILE.py:FUNCTION, which makes them"
+        raise UserError(what, where=where, accepted=accepted)
     for name, row in value.items():
         at = f"{where}, {show(name)}"
         if not isinstance(row, dict) or "shape" not in row or "dtype" not in row:

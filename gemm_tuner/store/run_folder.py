@@ -12,7 +12,14 @@ from gemm_tuner.languages import kernel_cache
 from gemm_tuner.store.store import STORE_FILE
 
 DEFAULT_OUTPUT_DIR = Path("results")
+# Of a run from Python, which has no run.json.
+PYTHON_SUMMARY, PYTHON_TABLE = "summary.json", "table.csv"
 STAMP_CHARS = len("20260131-235959")
+
+
+def is_from_python(folder: Path) -> bool:
+    """Whether a folder is of a run from Python, such as of ``gt.autotune``."""
+    return (folder / PYTHON_SUMMARY).is_file()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.store import results, run_record
 from gemm_tuner.store.results import Results
+from gemm_tuner.store.run_folder import PYTHON_TABLE, is_from_python
 from gemm_tuner.store.run_record import RUN_FILE
 from gemm_tuner.store.store import STORE_FILE
 from gemm_tuner.system.input_files import printable
@@ -67,6 +68,9 @@ def _refuse_folder(path: Path) -> Path:
     if (path / STORE_FILE).is_file():
         hint = "the command that began it goes on with it, and --fresh begins another"
         raise UserError("is a run that has not come to its end", where=printable(path), hint=hint)
+    if is_from_python(path):
+        hint = f"its table is {printable(path / PYTHON_TABLE)}"
+        raise UserError("is a run from Python, which commands do not read", where=printable(path), hint=hint)
     raise UserError("holds no run", where=printable(path), accepted=accepted(path))
 
 

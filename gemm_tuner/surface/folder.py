@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.store.run_folder import PYTHON_SUMMARY, PYTHON_TABLE
 from gemm_tuner.surface.records import Row, Tuned
 from gemm_tuner.system.documents import write_text_atomically
 
-LOG, TABLE, RESULTS, SUMMARY = "tune.log", "table.csv", "tuned.yaml", "summary.json"
+LOG, RESULTS = "tune.log", "tuned.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ class SessionFolder:
         writer = csv.DictWriter(text, titles, lineterminator="\n")
         writer.writeheader()
         writer.writerows(tuned.table)
-        write_text_atomically(self.path / TABLE, text.getvalue())
-        write_text_atomically(self.path / SUMMARY, json.dumps(_summary(tuned), indent=2) + "\n")
+        write_text_atomically(self.path / PYTHON_TABLE, text.getvalue())
+        write_text_atomically(self.path / PYTHON_SUMMARY, json.dumps(_summary(tuned), indent=2) + "\n")
         if tuned.best is not None:
             results_row.write(self.path / RESULTS, tuned, tuned.best, seed)
 

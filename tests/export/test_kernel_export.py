@@ -12,6 +12,7 @@ import pytest
 import yaml
 from script_runner import run_script
 
+import gemm_tuner as gt
 from gemm_tuner.cli import key_validation
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.choice import Choice
@@ -293,6 +294,16 @@ def test_what_no_kernel_goes_to_and_what_is_gone_is_one_line(
     assert export(path, "json") == 2
     assert "name the spec file by --spec" in capsys.readouterr().err
     assert export(path, "json", "--spec", str(tmp_path / "spec.yaml")) == 0
+
+
+def test_a_run_from_python_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build = {"build": lambda config: lambda: config["n"], "space": {"n": [1]}}
+    gt.callables(**build, reference=lambda: 1, benchmark=lambda call: 1.0, output_dir=tmp_path).tune()
+    (folder,) = tmp_path.iterdir()
+    assert export(folder / "tuned.yaml", "json") == 2
+    assert "was tuned from Python, and has no spec" in capsys.readouterr().err
+    assert export(folder, "json") == 2
+    assert "its table is " in capsys.readouterr().err
 
 
 def test_what_a_key_costs_at_a_case_is_read_from_its_finals(tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ ARGS = yaml.safe_load(EXAMPLE.read_text())["args"]
     ("keys", "words"),
     [
         ({"tenors": {}}, "did you mean tensors?"),
+        ({"tensors": None}, "or --host FILE.py:FUNCTION"),
         ({"kernel": None}, "names no kernel"),
         ({"kernel": "softmax.py:softmax_row"}, "did you mean softmax_rows?"),
         ({"kernel": "absent.py:f"}, "absent.py"),

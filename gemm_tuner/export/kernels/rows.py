@@ -16,6 +16,7 @@ from gemm_tuner.kernels.kernel_spec import KernelSpec
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.store import results, run_record
 from gemm_tuner.store.results import Results, Row
+from gemm_tuner.store.run_folder import is_from_python
 from gemm_tuner.system.input_files import printable
 
 
@@ -83,6 +84,9 @@ class _Specs:
             return given, folder
         if folder not in self._kept:
             self._kept[folder] = _problems_of(folder)
+        if problem not in self._kept[folder] and is_from_python(folder):
+            hint = "take the configuration from this file"
+            raise UserError("was tuned from Python, and has no spec to export by", where=row.where, hint=hint)
         if problem not in self._kept[folder]:
             hint = "name the spec file by --spec"
             raise UserError(f"its run, {folder}, is gone, and its spec with it", where=row.where, hint=hint)
