@@ -126,8 +126,8 @@ class Language(Protocol):
     # In the launcher process.
 
     def start_launcher(self, device: str) -> Compiles:
-        """Prepares the calling process, a launcher on the torch device ``device``. The returned counts grow with each
-        launch of a new kernel."""
+        """Prepares the calling process, a launcher on the torch device ``device``, without using the GPU, which another
+        launcher may be timing on. The returned counts grow with each launch of a new kernel."""
 
     def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[[], None]]:
         """Launch functions of the measurement's own kernels, by symbol (``core.markers``).

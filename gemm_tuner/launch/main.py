@@ -91,15 +91,15 @@ def run_journalled(
     with path.open("w", encoding="utf-8") as stream:
         journal = Journal(stream)
         journal.write(Process(identity(os.getpid())))
-        mine = None
+        language = language_of(workload_of(plan.work[0].problem.kind if plan.work else FIRST_KIND).language)
         if plan.stage != VERIFY:
             processor_of(plan.device)  # imports torch without using the GPU
+        compiles = language.start_launcher(plan.device)
         journal.reach(IMPORTED)
+        mine = None
         if turn is not None:
             mine = Turn(turn, stop.parent)
             journal.reach(TURN)
-        language = language_of(workload_of(plan.work[0].problem.kind if plan.work else FIRST_KIND).language)
-        compiles = language.start_launcher(plan.device)
         try:
             if plan.stage == VERIFY:
                 verify(plan, journal, scripts, stop, interpreted=plan.device not in devices_of(language))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from samples import ROOT
 from triton.runtime import cache as triton_cache
 
 from gemm_tuner.languages.triton import triton_key
@@ -33,6 +37,18 @@ def test_a_cache_that_cannot_be_written_costs_time_only(tmp_path: Path, monkeypa
     monkeypatch.setattr(triton_cache, "triton_key", lambda: "computed anew")
     assert known_triton_key(tmp_path / "missing") == "computed anew"
     assert not (tmp_path / "missing").exists()
+
+
+def test_a_launcher_takes_it_from_beside_its_cache(tmp_path: Path) -> None:
+    """In a process of its own, as launchers are."""
+    (tmp_path / FILE).write_text(json.dumps({"stamp": triton_key.installation_stamp(), "key": "known"}))
+    text = (
+        "from gemm_tuner.languages.triton import language; language.provide_descriptor_memory = lambda: None; "
+        "language.LANGUAGE.start_launcher('cuda'); import triton; print(triton.runtime.cache.triton_key())"
+    )
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "kernels")}
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.stdout == "known\n", done.stderr
 
 
 def test_each_file_of_triton_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
