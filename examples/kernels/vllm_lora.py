@@ -9,6 +9,12 @@ import torch
 import triton
 
 
+def require_version(kernel, arguments):
+    """arguments: those before BLOCK_M, which are given by position."""
+    if [*kernel.arg_names][arguments : arguments + 1] != ["BLOCK_M"]:
+        raise ValueError("the kernel has other arguments than vLLM 0.33's")
+
+
 def sorted_tokens(m, max_loras):
     """(tokens by adapter, tokens of each adapter, where they start, the adapters). The last of max_loras is none."""
     count = max_loras - 1
@@ -47,6 +53,7 @@ def shrink(
 ):  # fmt: skip
     from lora_shrink_op import _lora_shrink_kernel
 
+    require_version(_lora_shrink_kernel, 19)
     BLOCK_K = BLOCK_K or (256 if m < 128 else 32)
     SPLIT_K = SPLIT_K or (64 if m < 128 else 8)
     x = torch.randn(m, hidden_size, device="cuda", dtype=getattr(torch, dtype))
@@ -75,6 +82,7 @@ def expand(
 ):  # fmt: skip
     from lora_expand_op import _lora_expand_kernel
 
+    require_version(_lora_expand_kernel, 20)
     BLOCK_N = BLOCK_N or (64 if num_slices > 1 else 128)
     num_stages = num_stages or 2
     x = torch.randn(num_slices, m, rank, device="cuda", dtype=torch.float32)

@@ -13,6 +13,8 @@ NULL = 0  # the slot of the cache that stands for none
 def run(batch, nheads, headdim, dstate, ngroups, cache_dtype, dtype, BLOCK_SIZE_M=None):
     """Each sequence has a slot of the cache. A, dt, its bias and D are one number a head, as in Mamba 2. Without
     BLOCK_SIZE_M: what the server launches without a file."""
+    if [*_selective_scan_update_kernel.arg_names][54:55] != ["DT_SOFTPLUS"]:
+        raise ValueError("the kernel has other arguments than vLLM 0.33's")
     rows, warps = 4, 4 if dstate <= 128 else 8
     if dstate <= 64:
         rows = 32 if dstate <= 16 else 16 if dstate <= 32 else 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,14 @@ def test_a_wrong_kernel_is_found(name: str, old: str, new: str, tmp_path: Path) 
     path.write_text(source.replace(old, new))
     found = verdicts(f"{path}:{kernel}", f"{EXAMPLES / host}", EXAMPLES / f"{name}.yaml", config, "sm_90")
     assert not any(right for right, _, _ in found), found
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_of_another_version_is_told(name: str, tmp_path: Path) -> None:
+    (file, kernel), host, _ = KERNELS[name]
+    path = written(tmp_path) / file
+    path.write_text(re.sub(r"\n    (state_ptr|input_ptr), ", r"\n    more, \1, ", path.read_text()))
+    spec, cases = host_spec_file.read(f"{path}:{kernel}", f"{EXAMPLES / host}", EXAMPLES / f"{name}.yaml")
+    one = HostProblem.of(spec, cases[0])
+    captured = answer(HostProblem(one.name, one.sha, one.case, spec, device=device("sm_90")))
+    assert captured.fault is not None and "other arguments than vLLM 0.33" in captured.fault[0]
