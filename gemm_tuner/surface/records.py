@@ -19,6 +19,11 @@ IN_PROCESS, USER = "in_process", "user"
 Config = dict[str, Any]
 
 
+# What Triton says at a launch where no GPU is, and what can be done there.
+NO_DRIVER = "0 active drivers"
+WITHOUT_GPU = "Triton finds no GPU here: gt.par_compile compiles for one, TRITON_INTERPRET=1 runs kernels on the CPU"
+
+
 class NoBestKernel(UserError, ValueError):
     """No configuration ran and was correct."""
 
@@ -168,7 +173,9 @@ class Tuned:
     def winner(self) -> Row:
         """The best row. Raises NoBestKernel, with the most common reason, if there is none."""
         if self.best is None:
-            raise NoBestKernel(f"No best kernel found: {self.most_common_reason}", where=self.name)
+            reason = self.most_common_reason
+            hint = WITHOUT_GPU if NO_DRIVER in reason else ""
+            raise NoBestKernel(f"No best kernel found: {reason}", where=self.name, hint=hint)
         return self.best
 
     @property

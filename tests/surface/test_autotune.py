@@ -14,6 +14,7 @@ import pytest
 import tilelang_stand_in as stand_in
 import torch
 import triton
+from scale_kernel import scale
 from tilelang_stand_in import matmul
 
 import gemm_tuner as gt
@@ -234,6 +235,14 @@ def test_a_triton_kernel_is_tuned_by_key_and_launched_with_the_best(kernels: Any
     (first, _) = kernel.results.values()
     assert {row["BLOCK"]: row["verified"] for row in first.table if not row["baseline"]} == dict.fromkeys(MS, "true")
     assert first.latency == pytest.approx(1.0) and first.ref_latency is not None
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to launch on")
+def test_without_a_gpu_a_launch_says_what_works_there() -> None:
+    x = torch.ones(64)
+    kernel = gt.autotune(configs=[{"BLOCK": 64}], output_dir=None)(scale)
+    with pytest.raises(gt.NoBestKernel, match=r"no GPU here: gt\.par_compile .*TRITON_INTERPRET=1"):
+        kernel[(1,)](x, torch.empty(64), 2.0, 64)
 
 
 @pytest.mark.parametrize("fault", ["WRONG", "PART"])
