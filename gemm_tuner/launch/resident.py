@@ -1,4 +1,4 @@
-"""``python -m gemm_tuner.launch.resident SCRIPTS_DIR``: executes many plans in one process, timed by proton inside it.
+"""``python resident.py SCRIPTS_DIR``: executes many plans in one process, timed by proton inside it.
 
 Standard input has one folder per line; each contains a plan.json. Slow imports are done before the first line is read,
 and scripts stay loaded. Proton (the profiler in Triton) runs in this process, with one session per plan; its trace is
@@ -23,6 +23,7 @@ from gemm_tuner.system.processes import exit_with_tuner
 
 
 def main(argv: list[str]) -> int:
+    sys.path[0] = argv[0]  # as of the scripts that finals start
     exit_with_tuner()
     processor_of("cuda")  # imports torch without using the GPU
     import triton.profiler

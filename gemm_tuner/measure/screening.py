@@ -18,11 +18,14 @@ from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.retry import OnFound, StageRun, time_plan
 from gemm_tuner.measure.supervise import follow
 from gemm_tuner.profilers.proton import Proton
+from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import Ended, Watched
 
 # Configurations of one proton session: what a crash of the process loses.
 MOST_ENTRIES = 256
 TICK_S = 0.05
+# By its path: with -m, what lies in the user's folder would take the place of modules that it imports.
+RESIDENT = IMPORT_ROOT / "gemm_tuner" / "launch" / "resident.py"
 
 
 @dataclass
@@ -35,7 +38,7 @@ class Resident(Timer):
 
     live: LiveLauncher
     log_path: Path
-    module: str = "gemm_tuner.launch.resident"
+    script: Path = RESIDENT
     _process: Watched | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _starter: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1))
@@ -50,7 +53,7 @@ class Resident(Timer):
         with self._lock:
             if self._process is None or not self._process.alive:
                 live = self.live
-                argv = [sys.executable, "-m", self.module, str(live.scripts_dir)]
+                argv = [sys.executable, str(self.script), str(live.scripts_dir)]
                 environment = live.environment() | Proton().environment()
                 self._process = self._starter.submit(Watched, argv, environment, self.log_path).result()
             return self._process

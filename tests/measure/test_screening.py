@@ -55,7 +55,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> 
     def opened(*, wind_down: Callable[[], bool] = lambda: False, limit_s: float = LIMIT_S) -> StagedLauncher:
         of = LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda"
         live = LiveLauncher(*of, wind_down=wind_down, launch_limit_s=limit_s)
-        resident = Resident(live, tmp_path / "resident.log", module="resident_stand_in")
+        resident = Resident(live, tmp_path / "resident.log", script=HELPERS / "resident_stand_in.py")
         made.append(StagedLauncher(resident, live, said.append, fallback=live))
         return made[-1]
 
@@ -90,6 +90,16 @@ def test_rounds_share_a_process_which_makes_room_for_the_finals(opened: Opened, 
     done = launcher.timings(plan((ONE, ["good_1"]), stage=FINALS), tmp_path / "02-finals")
     assert ends(pid)
     assert statuses(done.timings) == {"good_1": "ok"} and (tmp_path / "02-finals/start00/kernels.txt").exists()
+
+
+def test_a_file_of_the_user_takes_the_place_of_no_module(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("queue", "random"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(f'{__file__} was imported')")
+    monkeypatch.chdir(tmp_path)
+    done = opened().timings(plan((ONE, ["good_1"])), tmp_path / "00-screen")
+    assert statuses(done.timings) == {"good_1": "ok"}
 
 
 def test_a_configuration_that_kills_or_hangs_costs_itself(
