@@ -38,7 +38,12 @@ positive, not_negative = _at_least(1), _at_least(0)
 def worker_count(text: str) -> int:
     """An argparse type: a number of processes, or a share of the cores below 1, at least one process."""
     share = float(text) if re.fullmatch(r"0?\.[0-9]{1,6}", text) else 0.0
-    return max(1, int(share * (os.cpu_count() or 1))) if share else positive(text)
+    if share:
+        return max(1, int(share * (os.cpu_count() or 1)))
+    try:
+        return positive(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, nor a share of the cores such as 0.9") from None
 
 
 def id_list(text: str) -> tuple[int, ...]:
