@@ -152,7 +152,7 @@ def test_the_script_of_the_guide_runs_without_a_gpu(tmp_path: Path) -> None:
     folders = ["--save_path", str(tmp_path / "configs"), "--output_dir", str(tmp_path / "runs")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        [sys.executable, script, *rows, *folders], capture_output=True, text=True, env=environment, check=True
+        [sys.executable, str(script), *rows, *folders], capture_output=True, text=True, env=environment, check=True
     )
     saved = json.loads((tmp_path / "configs" / "CPU-SOFTMAX.json").read_text())
     assert list(saved) == ["small", "medium"] and all(set(one) == {"ROWS", "num_warps"} for one in saved.values())

@@ -45,7 +45,7 @@ def test_registers_and_code_without_a_gpu_from_a_script_that_is_not_run_again(tm
     script = tmp_path / "mine.py"
     script.write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=True)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, check=True)
     started, *lines = done.stdout.splitlines()
     assert started == "started" and len(lines) == 2
     for line in lines:
