@@ -87,7 +87,8 @@ def runs(path: Path) -> list[Path]:
 
 def run_killed(moment: tuple[str, int, str], arguments: list[str]) -> int:
     where, nth, when = moment
-    command = [sys.executable, "-c", KILLED, where, str(nth), when, *arguments]
+    (script := Path("killed.py")).write_text(KILLED)
+    command = [sys.executable, str(script), where, str(nth), when, *arguments]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, env=env, capture_output=True).returncode
 

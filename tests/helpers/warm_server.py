@@ -163,7 +163,10 @@ def can_be(job: Job) -> bool:
 
     locales = filter(None, (job.env.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")))
     is_utf8 = next(locales, "C").lower().endswith(("c", "posix", "utf-8", "utf8"))  # Python takes C for C.UTF-8
-    return is_utf8 and start(dict(os.environ)) == start(job.env) and str(ROOT) in map(os.path.realpath, paths(job))
+    is_ours = str(ROOT) in map(os.path.realpath, paths(job))
+    # Scripts of this checkout that are not in its root put that on the path themselves.
+    is_ours = is_ours or (job.argv[0] != "-m" and Path(job.argv[0]).resolve().is_relative_to(ROOT))
+    return is_utf8 and is_ours and start(dict(os.environ)) == start(job.env)
 
 
 def show(words: list[str], fields: tuple[int, int]) -> None:
