@@ -8,8 +8,9 @@ VENV ?= .venv
 SIZES ?= examples/sizes.yaml
 EXTRAS ?=
 RUN = $(VENV)/bin/python
-# Tests wait for processes that they start: one worker more than cores.
-WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1)
+# Tests wait for processes that they start: one worker more than cores. Eight at most: a container may have a share of
+# the cores that it sees, and a worker takes half a GB.
+WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 1); echo $$((cores < 8 ? cores + 1 : 8)))
 PYTEST = $(RUN) -m pytest -n $(WORKERS) --dist worksteal --timeout 900
 # Most of what is installed. With make --jobs 2 it is unpacked beside the rest, and the lint runs beside that.
 LARGE = ^(torch|triton)
