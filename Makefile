@@ -14,6 +14,8 @@ WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 1); echo $$((cores < 8 ? c
 PYTEST = $(RUN) -m pytest -n $(WORKERS) --dist worksteal --timeout 900
 # Most of what is installed. With make --jobs 2 it is unpacked beside the rest, and the lint runs beside that.
 LARGE = ^(torch|triton)
+# Where pip compiles no byte code, one process does so for what all workers would compile at once.
+COMPILED = torch, pandas, scipy.optimize, scipy.special, sklearn.ensemble, triton
 
 .PHONY: tune test test-all lint unit test-gpu golden clean
 
@@ -53,6 +55,7 @@ $(VENV)/large: requirements.txt $(VENV)/pip
 # What else they need. The developers' tools, if they are asked for, come before it: one pip at a time does the rest.
 $(VENV)/installed: requirements.txt $(VENV)/large | $(if $(filter-out tune clean,$(MAKECMDGOALS)),$(VENV)/installed-dev)
 	$(VENV)/bin/pip install --quiet -r requirements.txt
+	$(if $(filter 0,$(PIP_COMPILE)),$(RUN) -c 'import $(COMPILED)')
 	touch $@
 
 $(VENV)/installed-dev: requirements.txt requirements-dev.txt $(VENV)/pip
