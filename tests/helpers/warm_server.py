@@ -153,9 +153,10 @@ def paths(job: Job) -> list[str]:
 def can_be(job: Job) -> bool:
     """Whether a new process would import what this one has, and read the same at its start."""
     known = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
+    libraries = {str(ROOT), *map(os.path.realpath, sys.path[2:])}
     for path in paths(job):
         names = {name.partition(".")[0] for name in os.listdir(path)} if os.path.isdir(path) else set()
-        if os.path.realpath(path) != str(ROOT) and names & known - {"warm_python"}:
+        if os.path.realpath(path) not in libraries and names & known - {"warm_python"}:
             return False
 
     def start(env: dict[str, str]) -> dict[str, str]:
