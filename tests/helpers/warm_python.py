@@ -19,6 +19,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -100,9 +101,13 @@ class WarmPopen(Cold):  # type: ignore[misc]
             return False
         text = json.dumps(asdict(job)).encode()
         fds = [number if fd == -1 else fd for number, fd in enumerate(streams)]
-        socket.send_fds(server, [struct.pack("!q", len(text))], fds)
-        server.sendall(text)
-        self.pid = number_from(server)
+        try:
+            socket.send_fds(server, [struct.pack("!q", len(text))], fds)
+            server.sendall(text)
+            self.pid = number_from(server)
+        except OSError:  # it ended just now, or could not fork
+            server.close()
+            return False
         self._server = server
         return True
 
@@ -148,15 +153,27 @@ def connected(job: Job) -> socket.socket | None:
                 begin(path, owner, kind)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        server.connect(str(path))
+        with address(path) as name:
+            server.connect(name)
     except OSError:
         server.close()
         return None
     return server
 
 
+@contextlib.contextmanager
+def address(path: Path) -> Iterator[str]:
+    """A name of a socket that is short, however long the path is: an address has room for 107 bytes."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
 def begin(path: Path, owner: str, kind: str) -> None:
-    """Starts a server, which is ready when its socket is there. kind: the variable that asks for this one, or ""."""
+    """Starts a server, which is ready when its socket is there. One that fails leaves a file that nobody listens at.
+    kind: the variable that asks for this one, or ""."""
     env = {name: value for name, value in os.environ.items() if name not in (INTERPRET, LIGHT)}
     env |= {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "ROOM": "x" * ROOM[1]}
     env |= {kind: "1"} if kind else {}
@@ -169,7 +186,8 @@ def begin(path: Path, owner: str, kind: str) -> None:
     os.close(silent)
     os.close(log)
     while not path.exists():
-        assert os.waitpid(pid, os.WNOHANG) == (0, 0), Path(f"{path}.log").read_text()
+        if os.waitpid(pid, os.WNOHANG) != (0, 0):
+            path.touch()
         time.sleep(0.01)
 
 

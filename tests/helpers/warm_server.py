@@ -1,5 +1,6 @@
 """``python warm_server.py SOCKET PID ROOM``: forks processes from one that has imported what they would; see
-warm_python.py. It ends when PID does. ROOM: as many characters as a child's command line may have."""
+warm_python.py. It ends when PID does, and its children with it. ROOM: as many characters as a child's command line may
+have."""
 
 from __future__ import annotations
 
@@ -25,6 +26,8 @@ from typing import Any
 
 import warm_python
 from warm_python import INTERPRET, LIGHT, ROOT, Job
+
+from gemm_tuner.system.guarded import die_with_parent
 
 IMPORTED = (
     "pandas", "torch", "triton", "triton.language", "gemm_tuner.launch.main", "gemm_tuner.cli.main",
@@ -77,10 +80,11 @@ def serve(path: str, owner: int) -> Job:
     gc.collect()
     gc.freeze()  # else a child's collector copies all of it
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listening.bind(f"{path}.new")
+    with warm_python.address(Path(f"{path}.new")) as name:
+        listening.bind(name)
     listening.listen(128)
     os.rename(f"{path}.new", path)
-    events = selectors.DefaultSelector()
+    events, server = selectors.DefaultSelector(), os.getpid()
     events.register(listening, selectors.EVENT_READ)
     events.register(os.pidfd_open(owner), selectors.EVENT_READ, lambda: sys.exit(0))
     while True:
@@ -90,9 +94,15 @@ def serve(path: str, owner: int) -> Job:
                 key.data()
                 continue
             connection, _ = listening.accept()
-            job, streams = read(connection)
-            pid = os.fork()
+            streams: list[int] = []
+            pid = -1
+            try:
+                job = read(connection, streams)
+                pid = os.fork()
+            except OSError:  # the process that asked was killed, or there is no room for one more
+                connection.close()
             if pid == 0:
+                die_with_parent(server)
                 for key in list(events.get_map().values()):
                     key.fileobj.close() if isinstance(key.fileobj, socket.socket) else os.close(key.fd)
                 for opened in (events, connection):
@@ -101,17 +111,23 @@ def serve(path: str, owner: int) -> Job:
                 return job
             for fd in streams:
                 os.close(fd)
-            child = Child(pid, connection, os.pidfd_open(pid), job.bound)
-            connection.sendall(struct.pack("!q", pid))
-            events.register(connection, selectors.EVENT_READ, child.closes)
-            events.register(child.pidfd, selectors.EVENT_READ, child.ends)
+            if pid > 0:
+                child = Child(pid, connection, os.pidfd_open(pid), job.bound)
+                with contextlib.suppress(OSError):  # as above: what closes then is said next
+                    connection.sendall(struct.pack("!q", pid))
+                events.register(connection, selectors.EVENT_READ, child.closes)
+                events.register(child.pidfd, selectors.EVENT_READ, child.ends)
 
 
-def read(connection: socket.socket) -> tuple[Job, list[int]]:
-    """What a process asks for, and the three standard streams of the child."""
-    head, streams, _, _ = socket.recv_fds(connection, 8, 3)
+def read(connection: socket.socket, streams: list[int]) -> Job:
+    """What a process asks for. streams: takes the three standard streams of the child. Raises OSError where the
+    process ended before it had said it."""
+    head, fds, _, _ = socket.recv_fds(connection, 8, 3)
+    streams += fds
+    if len(head) < 8 or len(fds) < 3:
+        raise OSError("the connection ended")
     (count,) = struct.unpack("!q", head)
-    return Job(**json.loads(warm_python.received(connection, count))), list(streams)
+    return Job(**json.loads(warm_python.received(connection, count)))
 
 
 def take(streams: list[int]) -> None:

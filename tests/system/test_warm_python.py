@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +66,56 @@ def test_what_the_imports_would_not_serve_starts_cold(script: Path) -> None:
     assert run(script, "", PYTHONHASHSEED="5").stderr == run(script, "", LC_ALL="en_US.ISO-8859-1").stderr == "False\n"
     (script.parent / "torch.py").touch()
     assert run(script, "").stderr == "False\n"
+
+
+def own_servers(script: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Servers of the test, which begin sooner: without torch."""
+    folder.mkdir(parents=True)
+    monkeypatch.setenv(warm_python.FOLDER, f"{os.getpid()}:{folder}")
+    monkeypatch.setenv(warm_python.LIGHT, "1")
+    script.write_text("import os, sys\nprint(os.getppid(), 'pandas' in sys.modules, flush=True)\nexec(sys.argv[1])\n")
+
+
+def test_a_server_outlives_who_is_killed_while_asking(script: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(warm_python.ROOT), "OWN": "1"}
+    job = warm_python.Job([str(script), ""], env, str(script.parent), 0, True)
+    text = json.dumps(asdict(job)).encode()
+    head = struct.pack("!q", len(text))
+    assert run(script, "").stderr == "True\n"
+    with open(os.devnull, "r+") as null:
+        for said in (b"", head[:3], head, head + text[:9], head + text):
+            connection = warm_python.connected(job)
+            assert connection is not None
+            with connection:
+                if said:
+                    socket.send_fds(connection, [said], [null.fileno()] * 3)
+    assert run(script, "").stderr == "True\n"
+
+
+def test_a_long_path_and_servers_that_end(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a server forked ends with it, what comes after that starts cold."""
+    own_servers(script, monkeypatch, tmp_path / ("x" * 120))
+    waiting = subprocess.Popen(
+        [sys.executable, str(script), "sys.stdin.read()"], env={**os.environ, "PYTHONPATH": str(warm_python.ROOT)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert waiting.stdin is not None and waiting.stdout is not None
+    server, is_warm = waiting.stdout.readline().split()
+    assert is_warm == "True" and int(server) != os.getpid()
+    os.kill(int(server), signal.SIGKILL)
+    assert waiting.wait() != 0 and ends(waiting.pid)
+    waiting.stdin.close()
+    waiting.stdout.close()
+    assert run(script, "").stdout == f"{os.getpid()} False\n"
+
+
+def test_all_starts_cold_where_no_server_can_begin(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_servers(script, monkeypatch, tmp_path / "own")
+    (tmp_path / "own" / "warm_light.new").mkdir()  # where it binds its socket
+    for _ in range(2):
+        assert run(script, "").stdout == f"{os.getpid()} False\n"
 
 
 def test_it_dies_with_the_process_that_asked_and_is_found_by_its_mark(script: Path) -> None:
