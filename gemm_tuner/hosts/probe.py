@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -16,7 +15,7 @@ from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.hosts.host_spec import HostProblem
 from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES
 from gemm_tuner.system.installation import IMPORT_ROOT
-from gemm_tuner.system.processes import guarded_command
+from gemm_tuner.system.processes import guarded_command, module_command
 
 LIMIT_S = 300.0  # for importing torch and all calls
 
@@ -58,8 +57,9 @@ def ask(problems: Sequence[HostProblem]) -> list[Answer]:
     """Runs the process. Raises UserError if it fails or exceeds its time limit."""
     request = json.dumps([problem.to_dict() for problem in problems])
     env = {name: value for name, value in os.environ.items() if name not in FOREIGN_VARIABLES}
-    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join([str(IMPORT_ROOT), env.get("PYTHONPATH", "")])}
-    command = guarded_command([sys.executable, "-m", "gemm_tuner.hosts.probe_process"])
+    paths = os.pathsep.join(filter(None, [str(IMPORT_ROOT), env.get("PYTHONPATH", "")]))
+    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": paths}
+    command = guarded_command(module_command("gemm_tuner.hosts.probe_process"))
     try:
         done = subprocess.run(
             command, input=request, capture_output=True, text=True, timeout=LIMIT_S, env=env, check=False

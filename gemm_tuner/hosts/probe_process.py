@@ -1,5 +1,5 @@
-"""``python -m gemm_tuner.hosts.probe_process``: reads problems as JSON from standard input, and prints an Answer for
-each on the last line of standard output. Output of the user's code goes to standard error."""
+"""A process that ``probe.ask`` starts: reads problems as JSON from standard input, and prints an Answer for each on the
+last line of standard output. Output of the user's code goes to standard error."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.system.child_output import run_child
 from gemm_tuner.system.installation import IMPORT_ROOT
+from gemm_tuner.system.processes import module_command
 
 LIMIT_S = 300.0
 EXIT_FAULT, EXIT_RAISES = 3, 4
@@ -28,7 +29,7 @@ def tried(problem: KernelProblem) -> tuple[str, str]:
         path.write_text(json.dumps(problem.to_dict()))
         paths = [str(IMPORT_ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        child = run_child([sys.executable, "-m", __name__, str(path)], environ, Path.cwd(), LIMIT_S)
+        child = run_child([*module_command(__name__), str(path)], environ, Path.cwd(), LIMIT_S)
     said = child.stdout.strip().splitlines()[-1] if child.stdout.strip() else ""
     return said if child.exit_status == EXIT_FAULT else "", said if child.exit_status == EXIT_RAISES else ""
 

@@ -1,4 +1,4 @@
-"""``python -m gemm_tuner.moe.whole_call_process PLAN``: times whole calls of fused MoE layers on the current GPU.
+"""A process that is started with a PLAN: times whole calls of fused MoE layers on the current GPU.
 
 PLAN is JSON: {"script": file, "work": [{"problem": {...}, "configs": {label: name in the script}}, ...]}. Prints a line
 of JSON for each work: {"problem": key, "us": {label: median microseconds}} or {"problem": key, "fault": text}.

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -30,12 +29,13 @@ from gemm_tuner.store import results
 from gemm_tuner.system import gpu_lock
 from gemm_tuner.system.documents import write_text_atomically
 from gemm_tuner.system.json_records import load_json
+from gemm_tuner.system.processes import module_command
 from gemm_tuner.system.source_hash import files_sha
 from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
 TUNED, DEFAULT, CURRENT = LABELS = ("tuned", "default", "current")
 LIMIT_S = 300.0
-CHILD = (sys.executable, "-m", "gemm_tuner.moe.whole_call_process")
+CHILD = (*module_command("gemm_tuner.moe.whole_call_process"),)
 
 # Microseconds by label, by key of the problem.
 Times = dict[str, dict[str, float]]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from gemm_tuner.system import guarded
+from gemm_tuner.system import guarded, module_start
 
 TICK_S = 0.2
 LOG_TAIL_LINES = 8
@@ -165,6 +165,12 @@ def run_watched(
 def guarded_command(argv: Sequence[str]) -> list[str]:
     """A command line that runs ``argv`` as a child that does not outlive this process, however this process ends."""
     return [sys.executable, "-I", "-S", guarded.__file__, str(os.getpid()), *argv]
+
+
+def module_command(module: str) -> list[str]:
+    """A command line that runs a module of this package, to be extended by its arguments. PYTHONPATH must lead to the
+    package; what lies in the user's folder takes the place of no module."""
+    return [sys.executable, module_start.__file__, module]
 
 
 def kill_family(pid: int, mark: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.hosts import host_spec_file, probe
@@ -146,3 +147,17 @@ def test_host_code_that_ends_its_process_is_said(tmp_path: Path) -> None:
     spec, _ = host_spec_file.read(f"{file}:k", f"{file}:run", tmp_path / "spec.yaml")
     with pytest.raises(UserError, match="ended its process"):
         WORKLOAD.on_device([HostProblem("k", "0" * 12, (), spec)], DEVICE)
+
+
+def test_files_of_the_user_take_the_place_of_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("queue", "random"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(f'{__file__} was imported')")
+    file = tmp_path / "mine.py"
+    file.write_text("import triton\n@triton.jit\ndef k(n): ...\ndef run(): k[(1,)](1)\n")
+    (tmp_path / "spec.yaml").write_text("params: {num_warps: [1]}\n")
+    spec, _ = host_spec_file.read(f"{file}:k", f"{file}:run", tmp_path / "spec.yaml")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(warm_python.FOLDER, raising=False)  # warm processes have imported them
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    (found,) = WORKLOAD.on_device([HostProblem("k", "0" * 12, (), spec)], DEVICE)
+    assert found.signature

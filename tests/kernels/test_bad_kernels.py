@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 import yaml
 from command import Done, tune_gemm
 from fault_runs import ROOT
@@ -51,6 +52,17 @@ def test_a_reference_that_raises_on_the_cpu_is_told_and_may_still_work_on_a_gpu(
     (tmp_path / "spec.yaml").write_text((EXAMPLE / "softmax.yaml").read_text())
     spec, (case, *_) = kernel_spec_file.read(tmp_path / "spec.yaml")
     assert reference_trial.tried(problem_of(spec, case)) == ("", "OSError: no file")
+
+
+def test_a_reference_is_tried_with_no_module_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit(f'{__file__} was imported')")
+    (tmp_path / "softmax.py").write_text((EXAMPLE / "softmax.py").read_text().replace("dim=-1)", "dim=-1)[:, 1:]"))
+    (tmp_path / "spec.yaml").write_text((EXAMPLE / "softmax.yaml").read_text())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(warm_python.FOLDER, raising=False)  # warm processes have imported them
+    spec, (case, *_) = kernel_spec_file.read(tmp_path / "spec.yaml")
+    fault, raised = reference_trial.tried(problem_of(spec, case))
+    assert "the reference returned" in fault and not raised
 
 
 def test_what_fails_for_one_reason_says_it_once(tmp_path: Path) -> None:
