@@ -30,6 +30,8 @@ GUARDED = str(ROOT / "gemm_tuner" / "system" / "guarded.py")
 FOLDER, INTERPRET = "WARM_PYTHON_FOLDER", "TRITON_INTERPRET"
 # "1": a child begins with neither torch nor Triton, where stand-ins take their places.
 LIGHT = "WARM_PYTHON_LIGHT"
+# Variables that begin with these are read when Python or a library starts. The path is set anew for each process.
+READ_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH", "PYTORCH", INTERPRET)
 ROOM = 4096, 65536  # bytes for the command line and the environment of a child
 PYTHON = sys.executable
 Cold: Any = subprocess.Popen
@@ -142,7 +144,8 @@ class WarmPopen(Cold):  # type: ignore[misc]
 
 
 def connected(job: Job) -> socket.socket | None:
-    """A connection to the server for this job, which is started where there is none yet; None where it is gone."""
+    """A connection to the server for this job, which is started where there is none yet; None where it is gone, or a
+    child of it would not be as one of this process."""
     owner, _, folder = job.env[FOLDER].partition(":")
     kind = next((name for name in (LIGHT, INTERPRET) if job.env.get(name) == "1"), "")
     path = Path(folder) / {LIGHT: "warm_light", INTERPRET: "warm_interpreter"}.get(kind, "warm_python")
@@ -155,10 +158,23 @@ def connected(job: Job) -> socket.socket | None:
     try:
         with address(path) as name:
             server.connect(name)
+        (pid,) = struct.unpack("i8x", server.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if inherited(pid) == inherited(os.getpid()):
+            return server
     except OSError:
-        server.close()
-        return None
-    return server
+        pass
+    server.close()
+    return None
+
+
+def inherited(pid: int) -> list[str]:
+    """What children take over from a process, besides what a job says: limits, umask, ignored signals, cores."""
+    process = Path(f"/proc/{pid}")
+    status = (process / "status").read_text().splitlines()
+    given = [line for line in status if line.startswith(("Umask:", "Cpus_allowed:"))]
+    (ignored,) = (int(line.split()[1], 16) for line in status if line.startswith("SigIgn:"))
+    ordinary = (1 << 31) - 1  # posix_spawn ignores two of the C library's own
+    return [*given, str(ignored & ordinary), (process / "limits").read_text()]
 
 
 @contextlib.contextmanager
@@ -174,7 +190,9 @@ def address(path: Path) -> Iterator[str]:
 def begin(path: Path, owner: str, kind: str) -> None:
     """Starts a server, which is ready when its socket is there. One that fails leaves a file that nobody listens at.
     kind: the variable that asks for this one, or ""."""
-    env = {name: value for name, value in os.environ.items() if name not in (INTERPRET, LIGHT)}
+    # Nothing that marks the process that asks first: it and its like are looked for, and killed, by that.
+    wanted = {name for name in os.environ if name.startswith((*READ_AT_START, "PATH", "HOME", "LANG", "LC_"))}
+    env = {name: os.environ[name] for name in wanted - {INTERPRET, LIGHT}}
     env |= {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "ROOM": "x" * ROOM[1]}
     env |= {kind: "1"} if kind else {}
     silent = os.open(os.devnull, os.O_RDWR)

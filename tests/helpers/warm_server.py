@@ -18,14 +18,17 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import threading
+import time
 import types
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy
 import warm_python
-from warm_python import INTERPRET, LIGHT, ROOT, Job
+from warm_python import LIGHT, READ_AT_START, ROOT, Job
 
 from gemm_tuner.system.guarded import die_with_parent
 
@@ -34,8 +37,6 @@ IMPORTED = (
     "gemm_tuner.kernels.check", "gemm_tuner.gemm.check", "gemm_tuner.gemm.reference",
 )  # fmt: skip
 IMPORTED_LIGHT = ("pandas", "scipy.optimize", "scipy.special", "gemm_tuner.cli.main", "gemm_tuner.pipeline.run")
-# Variables that begin with these are read when Python or a library starts. The path is set anew for each process.
-READ_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH", "PYTORCH", INTERPRET)
 
 
 @dataclass
@@ -142,8 +143,10 @@ def become(job: Job) -> None:
     if job.group == 0:
         os.setsid()
     else:
-        with contextlib.suppress(PermissionError):  # of another session: it stays in the server's
+        try:
             os.setpgid(0, job.group)
+        except PermissionError:  # of another session
+            os.setpgid(0, 0)
     os.chdir(job.folder)
     if not can_be(job):
         os.execve(sys.executable, [sys.executable, *job.argv], job.env)
@@ -157,6 +160,7 @@ def become(job: Job) -> None:
     importlib.invalidate_caches()
     renew_streams()
     warm_python.install()
+    forget()
     end_by(run(job.argv))
 
 
@@ -194,6 +198,13 @@ def show(words: list[str], fields: tuple[int, int]) -> None:
     text = b"".join(os.fsencode(word) + b"\0" for word in words)[: end - first]
     ctypes.memset(first, 0, end - first)
     ctypes.memmove(first, text, len(text))
+
+
+def forget() -> None:
+    """What libraries have from the environment, or by chance, since they were imported."""
+    tempfile.tempdir = None
+    time.tzset()
+    numpy.random.seed()
 
 
 def renew_streams() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import struct
@@ -95,6 +96,7 @@ def test_a_server_outlives_who_is_killed_while_asking(script: Path) -> None:
 def test_a_long_path_and_servers_that_end(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a server forked ends with it, what comes after that starts cold."""
     own_servers(script, monkeypatch, tmp_path / ("x" * 120))
+    monkeypatch.setenv(MARK, "m2")
     waiting = subprocess.Popen(
         [sys.executable, str(script), "sys.stdin.read()"], env={**os.environ, "PYTHONPATH": str(warm_python.ROOT)},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -102,6 +104,7 @@ def test_a_long_path_and_servers_that_end(script: Path, tmp_path: Path, monkeypa
     assert waiting.stdin is not None and waiting.stdout is not None
     server, is_warm = waiting.stdout.readline().split()
     assert is_warm == "True" and int(server) != os.getpid()
+    assert [process.pid for process in processes_with_variable(MARK, "m2")] == [waiting.pid]  # not the server
     os.kill(int(server), signal.SIGKILL)
     assert waiting.wait() != 0 and ends(waiting.pid)
     waiting.stdin.close()
@@ -116,6 +119,37 @@ def test_all_starts_cold_where_no_server_can_begin(
     (tmp_path / "own" / "warm_light.new").mkdir()  # where it binds its socket
     for _ in range(2):
         assert run(script, "").stdout == f"{os.getpid()} False\n"
+
+
+TAKEN_OVER = """
+import numpy, resource, tempfile, time
+print(numpy.random.rand(), file=sys.stderr)
+print(resource.getrlimit(resource.RLIMIT_FSIZE), os.umask(0), tempfile.gettempdir(), time.localtime(0).tm_hour)
+"""
+
+
+def test_it_takes_over_what_a_cold_one_does(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def both(**more: str) -> tuple[str, str]:
+        warm = run(script, TAKEN_OVER, **more)
+        with pytest.MonkeyPatch.context() as here:
+            here.delenv(warm_python.FOLDER)
+            cold = run(script, TAKEN_OVER, **more)
+        assert warm.returncode == 0 and warm.stdout == cold.stdout
+        return tuple(warm.stderr.split())
+
+    (is_warm, random), (_, another) = both(), both(TMPDIR=str(tmp_path), TZ="UTC-9")
+    assert is_warm == "True" and random != another
+    before = os.umask(0o077)
+    try:
+        both()
+    finally:
+        os.umask(before)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, limits[1]))
+    try:
+        both()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_it_dies_with_the_process_that_asked_and_is_found_by_its_mark(script: Path) -> None:
