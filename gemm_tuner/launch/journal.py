@@ -137,7 +137,7 @@ class Finished(_Event, frozen=True, tag="finished"):
 
 # Milestones, in order: the modules are imported, the GPU is this launcher's alone, operands and kernels are there and
 # recording begins, the last kernel has ended.
-IMPORTED, TURN, READY, LAUNCHED = MILESTONES = ("imported", "turn", "ready", "launched")
+IMPORTED, TURN, READY, LAUNCHED = ("imported", "turn", "ready", "launched")
 
 CALL_BEGINS = '{"event":"call",'
 _CALLS = msgspec.json.Decoder(Called)

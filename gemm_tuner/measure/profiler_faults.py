@@ -17,14 +17,19 @@ def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:
     return EnvironmentFault(
         f"{what}: {ended.log_tail() or 'it printed nothing'}",
         where=str(ended.log_path),
-        hint="; ".join(filter(None, ("read that file", another_tool(profiler)))),
+        hint=joined("read that file", another_tool(profiler)),
     )
 
 
 def with_another_tool(fault: EnvironmentFault, profiler: Profiler) -> EnvironmentFault:
     """The fault with ``another_tool`` as a further hint."""
-    hint = "; ".join(filter(None, (fault.hint, another_tool(profiler))))
+    hint = joined(fault.hint, another_tool(profiler))
     return EnvironmentFault(fault.what, where=fault.where, accepted=fault.accepted, hint=hint)
+
+
+def joined(*hints: str) -> str:
+    """The hints that say something, as one."""
+    return "; ".join(filter(None, hints))
 
 
 def another_tool(profiler: Profiler) -> str:
@@ -46,5 +51,5 @@ def require_a_trace(timings: dict[Key, Timing], profiler: Profiler, ended: Ended
         raise EnvironmentFault(
             f"{profiler.name} recorded none of {len(missing)} configurations that ran: {missing[0].message}",
             where=str(ended.log_path),
-            hint=(f"its log says: {errors[:600]}; " if errors else "") + another_tool(profiler),
+            hint=joined(f"its log says: {errors[:600]}" if errors else "", another_tool(profiler)),
         )
