@@ -30,13 +30,16 @@ exec(sys.argv[1])
 """
 
 
-# The session's servers; tests in this folder do without unless they say so.
-SERVERS = os.environ.get(warm_python.FOLDER)
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Servers of these tests: the session's may begin in a process with other limits or ignored signals than this one,
+    whose children then start cold."""
+    return f"{os.getpid()}:{tmp_path_factory.mktemp('servers')}"
 
 
 @pytest.fixture
-def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(warm_python.FOLDER, SERVERS or f"{os.getpid()}:{tmp_path}")
+def script(tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(warm_python.FOLDER, servers)
     monkeypatch.setattr(subprocess, "Popen", warm_python.WarmPopen)
     (path := tmp_path / "script.py").write_text(SCRIPT)
     return path
