@@ -24,6 +24,7 @@ COLD = (
     "tests/faults/test_faults_on_gpu", "tests/system/", "tests/gpu/", "tests/end_to_end/test_install",
     "tests/end_to_end/test_without_gpu.py::test_script",
 )  # fmt: skip
+WARM = pytest.StashKey[str]()
 sys.path.insert(0, str(ROOT))
 
 
@@ -44,6 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
             warm_python.start(Path(folder.name))
     elif warm_python.FOLDER in os.environ:
         warm_python.install()
+    config.stash[WARM] = os.environ.get(warm_python.FOLDER, "")
+
+
+@pytest.fixture(scope="session")
+def warm_folder(pytestconfig: pytest.Config) -> str:
+    """What names the servers of warm processes, also for the tests that start cold; empty where there are none."""
+    return pytestconfig.stash[WARM]
 
 
 def pytest_collection_finish() -> None:

@@ -10,7 +10,6 @@ the end. All else is started as ever. ``make test-all`` leaves nothing out.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import selectors
@@ -18,7 +17,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,9 +28,11 @@ GUARDED = str(ROOT / "gemm_tuner" / "system" / "guarded.py")
 FOLDER, INTERPRET = "WARM_PYTHON_FOLDER", "TRITON_INTERPRET"
 # "1": a child begins with neither torch nor Triton, where stand-ins take their places.
 LIGHT = "WARM_PYTHON_LIGHT"
+# The variable that asks for a server, by being "1". The file that says in what state they began.
+KINDS, STATE = ("", LIGHT, INTERPRET), "state"
 # Variables that begin with these are read when Python or a library starts. The path is set anew for each process.
 READ_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH", "PYTORCH", INTERPRET)
-ROOM = 4096, 65536  # bytes for the command line and the environment of a child
+ROOM = 4096, 65536  # bytes for the command line and the environment of a child; what takes more starts cold
 PYTHON = sys.executable
 Cold: Any = subprocess.Popen
 
@@ -48,12 +48,46 @@ class Job:
     group: int
     bound: bool
 
+    @property
+    def has_room(self) -> bool:
+        """Whether /proc can show all of its command line and environment."""
+        words = [PYTHON, *self.argv], [f"{name}={value}" for name, value in self.env.items()]
+        return all(sum(len(os.fsencode(word)) + 1 for word in of) <= room for of, room in zip(words, ROOM, strict=True))
+
+    def message(self) -> bytes:
+        """All that a server reads, at once: a process that stops while it asks keeps no server waiting."""
+        return json.dumps(asdict(self)).encode()
+
 
 def start(folder: Path) -> None:
     """From here on, Popen starts warm processes where FOLDER is among the child's variables, as it is now in all.
     folder: of the servers' sockets; the servers end with this process."""
-    os.environ[FOLDER] = f"{os.getpid()}:{folder}"
+    os.environ[FOLDER] = started(folder)
     install()
+
+
+def started(folder: Path) -> str:
+    """Starts what begins servers in the state of this process, whoever asks for them later (warm_starter.py). Gives
+    the value of FOLDER."""
+    (folder / STATE).write_text(inherited())
+    kept = {name for name in os.environ if name.startswith((*READ_AT_START, "PATH", "HOME", "LANG", "LC_"))}
+    # Nothing that marks this process: it and its like are looked for, and killed, by that.
+    env = {name: os.environ[name] for name in kept - {INTERPRET, LIGHT}}
+    env |= {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "ROOM": "x" * ROOM[1]}
+    words = [PYTHON, str(Path(__file__).with_name("warm_starter.py")), str(os.getpid())]
+    with contextlib.ExitStack() as opened:
+        for kind in KINDS:
+            listening = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            with address(folder / f"for{kind}") as name:
+                listening.bind(name)
+            listening.listen(128)
+            listening.set_inheritable(True)
+            words.append(f"{listening.fileno()}{kind}")
+        silent = opened.enter_context(open(os.devnull, "r+"))
+        log = opened.enter_context((folder / "log").open("w"))
+        streams = [(os.POSIX_SPAWN_DUP2, file.fileno(), number) for number, file in enumerate((silent, log, log))]
+        os.posix_spawn(PYTHON, words, env, file_actions=streams, setpgroup=0)
+    return f"{os.getpid()}:{folder}"
 
 
 def install() -> None:
@@ -101,11 +135,9 @@ class WarmPopen(Cold):  # type: ignore[misc]
         """Whether the server forked the child."""
         if (server := connected(job)) is None:
             return False
-        text = json.dumps(asdict(job)).encode()
         fds = [number if fd == -1 else fd for number, fd in enumerate(streams)]
         try:
-            socket.send_fds(server, [struct.pack("!q", len(text))], fds)
-            server.sendall(text)
+            socket.send_fds(server, [job.message()], fds)
             self.pid = number_from(server)
         except OSError:  # it ended just now, or could not fork
             server.close()
@@ -144,22 +176,15 @@ class WarmPopen(Cold):  # type: ignore[misc]
 
 
 def connected(job: Job) -> socket.socket | None:
-    """A connection to the server for this job, which is started where there is none yet; None where it is gone, or a
-    child of it would not be as one of this process."""
-    owner, _, folder = job.env[FOLDER].partition(":")
-    kind = next((name for name in (LIGHT, INTERPRET) if job.env.get(name) == "1"), "")
-    path = Path(folder) / {LIGHT: "warm_light", INTERPRET: "warm_interpreter"}.get(kind, "warm_python")
-    if not path.exists():
-        with Path(f"{path}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not path.exists():
-                begin(path, owner, kind)
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    """A connection to the server for this job, which begins with the first; None where it is gone, or a child of it
+    would not be as one of this process."""
+    folder = Path(job.env[FOLDER].partition(":")[2])
+    kind = next((name for name in KINDS if name and job.env.get(name) == "1"), "")
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        with address(path) as name:
-            server.connect(name)
-        (pid,) = struct.unpack("i8x", server.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if inherited(pid) == inherited(os.getpid()):
+        if job.has_room and (folder / STATE).read_text() == inherited():
+            with address(folder / f"for{kind}") as name:
+                server.connect(name)
             return server
     except OSError:
         pass
@@ -167,14 +192,13 @@ def connected(job: Job) -> socket.socket | None:
     return None
 
 
-def inherited(pid: int) -> list[str]:
-    """What children take over from a process, besides what a job says: limits, umask, ignored signals, cores."""
-    process = Path(f"/proc/{pid}")
-    status = (process / "status").read_text().splitlines()
+def inherited() -> str:
+    """What children take over from this process, besides what a job says: limits, umask, ignored signals, cores."""
+    status = Path("/proc/self/status").read_text().splitlines()
     given = [line for line in status if line.startswith(("Umask:", "Cpus_allowed:"))]
     (ignored,) = (int(line.split()[1], 16) for line in status if line.startswith("SigIgn:"))
     ordinary = (1 << 31) - 1  # posix_spawn ignores two of the C library's own
-    return [*given, str(ignored & ordinary), (process / "limits").read_text()]
+    return "\n".join([*given, str(ignored & ordinary), Path("/proc/self/limits").read_text()])
 
 
 @contextlib.contextmanager
@@ -187,39 +211,8 @@ def address(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def begin(path: Path, owner: str, kind: str) -> None:
-    """Starts a server, which is ready when its socket is there. One that fails leaves a file that nobody listens at.
-    kind: the variable that asks for this one, or ""."""
-    # Nothing that marks the process that asks first: it and its like are looked for, and killed, by that.
-    wanted = {name for name in os.environ if name.startswith((*READ_AT_START, "PATH", "HOME", "LANG", "LC_"))}
-    env = {name: os.environ[name] for name in wanted - {INTERPRET, LIGHT}}
-    env |= {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "ROOM": "x" * ROOM[1]}
-    env |= {kind: "1"} if kind else {}
-    silent = os.open(os.devnull, os.O_RDWR)
-    log = os.open(f"{path}.log", os.O_WRONLY | os.O_CREAT, 0o600)
-    streams = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((silent, log, log))]
-    script = str(Path(__file__).with_name("warm_server.py"))
-    words = [PYTHON, script, str(path), owner, "x" * ROOM[0]]
-    pid = os.posix_spawn(PYTHON, words, env, file_actions=streams, setpgroup=0)
-    os.close(silent)
-    os.close(log)
-    while not path.exists():
-        if os.waitpid(pid, os.WNOHANG) != (0, 0):
-            path.touch()
-        time.sleep(0.01)
-
-
 def number_from(connection: socket.socket) -> int:
     """Raises OSError where the connection ends before."""
-    (found,) = struct.unpack("!q", received(connection, 8))
-    return int(found)
-
-
-def received(connection: socket.socket, count: int) -> bytes:
-    found = b""
-    while len(found) < count:
-        part = connection.recv(count - len(found))
-        if not part:
-            raise OSError("the connection ended")
-        found += part
-    return found
+    if len(said := connection.recv(8)) < 8:
+        raise OSError("the connection ended")
+    return int(struct.unpack("!q", said)[0])

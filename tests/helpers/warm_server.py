@@ -1,6 +1,6 @@
-"""``python warm_server.py SOCKET PID ROOM``: forks processes from one that has imported what they would; see
-warm_python.py. It ends when PID does, and its children with it. ROOM: as many characters as a child's command line may
-have."""
+"""``python warm_server.py PID ROOM``: forks processes from one that has imported what they would; see warm_python.py.
+Standard input is the socket where it is asked. It ends when PID does, and its children with it. ROOM: as many
+characters as a child's command line may have."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ IMPORTED = (
     "pandas", "torch", "triton", "triton.language", "gemm_tuner.launch.main", "gemm_tuner.cli.main",
     "gemm_tuner.kernels.check", "gemm_tuner.gemm.check", "gemm_tuner.gemm.reference",
 )  # fmt: skip
+LARGEST = 1 << 20  # bytes of what a process asks for; the kernel sends no more than a fifth of that at once
 IMPORTED_LIGHT = ("pandas", "scipy.optimize", "scipy.special", "gemm_tuner.cli.main", "gemm_tuner.pipeline.run")
 
 
@@ -74,61 +75,68 @@ class Child:
             os.close(self.pidfd)
 
 
-def serve(path: str, owner: int) -> Job:
+def serve(owner: int) -> Job:
     """Forks children, and returns in each of them."""
     for module in IMPORTED_LIGHT if LIGHT in os.environ else IMPORTED:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()  # else a child's collector copies all of it
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with warm_python.address(Path(f"{path}.new")) as name:
-        listening.bind(name)
-    listening.listen(128)
-    os.rename(f"{path}.new", path)
-    events, server = selectors.DefaultSelector(), os.getpid()
+    listening = socket.socket(fileno=os.dup(0))
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    events = selectors.DefaultSelector()
     events.register(listening, selectors.EVENT_READ)
     events.register(os.pidfd_open(owner), selectors.EVENT_READ, lambda: sys.exit(0))
     while True:
         for key, _ in events.select():
-            if key.fileobj is not listening:
-                events.unregister(key.fileobj)  # each is said once
-                key.data()
+            if key.fileobj is listening:
+                connection, _ = listening.accept()
+                events.register(connection, selectors.EVENT_READ)  # it may not have said yet what it asks for
                 continue
-            connection, _ = listening.accept()
-            streams: list[int] = []
-            pid = -1
-            try:
-                job = read(connection, streams)
-                pid = os.fork()
-            except OSError:  # the process that asked was killed, or there is no room for one more
-                connection.close()
-            if pid == 0:
-                die_with_parent(server)
-                for key in list(events.get_map().values()):
-                    key.fileobj.close() if isinstance(key.fileobj, socket.socket) else os.close(key.fd)
-                for opened in (events, connection):
-                    opened.close()
-                take(streams)
+            events.unregister(key.fileobj)  # each is said once
+            if key.data is not None:
+                key.data()
+            elif job := forked(key.fileobj, events):
                 return job
-            for fd in streams:
-                os.close(fd)
-            if pid > 0:
-                child = Child(pid, connection, os.pidfd_open(pid), job.bound)
-                with contextlib.suppress(OSError):  # as above: what closes then is said next
-                    connection.sendall(struct.pack("!q", pid))
-                events.register(connection, selectors.EVENT_READ, child.closes)
-                events.register(child.pidfd, selectors.EVENT_READ, child.ends)
+
+
+def forked(connection: Any, events: selectors.BaseSelector) -> Job | None:
+    """Forks the child that a process asks for. The job in the child, None in the server."""
+    streams: list[int] = []
+    server = os.getpid()
+    pid = -1
+    try:
+        job = read(connection, streams)
+        pid = os.fork()
+    except OSError:  # the process that asked was killed, or there is no room for one more
+        connection.close()
+    if pid == 0:
+        die_with_parent(server)
+        for key in list(events.get_map().values()):
+            key.fileobj.close() if isinstance(key.fileobj, socket.socket) else os.close(key.fd)
+        for opened in (events, connection):
+            opened.close()
+        take(streams)
+        return job
+    for fd in streams:
+        os.close(fd)
+    if pid > 0:
+        child = Child(pid, connection, os.pidfd_open(pid), job.bound)
+        with contextlib.suppress(OSError):  # as above: what closes then is said next
+            connection.sendall(struct.pack("!q", pid))
+        events.register(connection, selectors.EVENT_READ, child.closes)
+        events.register(child.pidfd, selectors.EVENT_READ, child.ends)
+    return None
 
 
 def read(connection: socket.socket, streams: list[int]) -> Job:
     """What a process asks for. streams: takes the three standard streams of the child. Raises OSError where the
     process ended before it had said it."""
-    head, fds, _, _ = socket.recv_fds(connection, 8, 3)
+    said, fds, _, _ = socket.recv_fds(connection, LARGEST, 3)
     streams += fds
-    if len(head) < 8 or len(fds) < 3:
+    if len(fds) < 3:
         raise OSError("the connection ended")
-    (count,) = struct.unpack("!q", head)
-    return Job(**json.loads(warm_python.received(connection, count)))
+    return Job(**json.loads(said))
 
 
 def take(streams: list[int]) -> None:
@@ -255,4 +263,4 @@ def end_by(status: int) -> None:
 
 
 if __name__ == "__main__":
-    become(serve(sys.argv[1], int(sys.argv[2])))
+    become(serve(int(sys.argv[1])))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import signal
 import socket
-import struct
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +28,9 @@ exec(sys.argv[1])
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Servers of these tests: the session's may begin in a process with other limits or ignored signals than this one,
-    whose children then start cold."""
-    return f"{os.getpid()}:{tmp_path_factory.mktemp('servers')}"
+def servers(warm_folder: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The session's servers, or own ones where the session has none."""
+    return warm_folder or warm_python.started(tmp_path_factory.mktemp("servers"))
 
 
 @pytest.fixture
@@ -75,25 +71,41 @@ def test_what_the_imports_would_not_serve_starts_cold(script: Path) -> None:
 def own_servers(script: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Servers of the test, which begin sooner: without torch."""
     folder.mkdir(parents=True)
-    monkeypatch.setenv(warm_python.FOLDER, f"{os.getpid()}:{folder}")
+    monkeypatch.setenv(warm_python.FOLDER, warm_python.started(folder))
     monkeypatch.setenv(warm_python.LIGHT, "1")
     script.write_text("import os, sys\nprint(os.getppid(), 'pandas' in sys.modules, flush=True)\nexec(sys.argv[1])\n")
 
 
-def test_a_server_outlives_who_is_killed_while_asking(script: Path) -> None:
+def asks(script: Path) -> tuple[warm_python.Job, socket.socket]:
+    """A job, and a connection to the server where it may be asked for."""
     env = {**os.environ, "PYTHONPATH": str(warm_python.ROOT), "OWN": "1"}
     job = warm_python.Job([str(script), ""], env, str(script.parent), 0, True)
-    text = json.dumps(asdict(job)).encode()
-    head = struct.pack("!q", len(text))
+    connection = warm_python.connected(job)
+    assert connection is not None
+    return job, connection
+
+
+def test_a_server_outlives_who_is_killed_while_asking(script: Path) -> None:
     assert run(script, "").stderr == "True\n"
     with open(os.devnull, "r+") as null:
-        for said in (b"", head[:3], head, head + text[:9], head + text):
-            connection = warm_python.connected(job)
-            assert connection is not None
+        for is_asked in (False, True):
+            job, connection = asks(script)
             with connection:
-                if said:
-                    socket.send_fds(connection, [said], [null.fileno()] * 3)
+                if is_asked:
+                    socket.send_fds(connection, [job.message()], [null.fileno()] * 3)
     assert run(script, "").stderr == "True\n"
+
+
+def test_a_server_waits_for_nobody_who_has_not_asked_yet(script: Path) -> None:
+    """As a process that is stopped between its connection and its question."""
+    _, connection = asks(script)
+    with connection:
+        assert run(script, "").stderr == "True\n"
+
+
+def test_what_proc_could_not_show_whole_starts_cold(script: Path) -> None:
+    assert run(script, "", LONG="x" * warm_python.ROOM[1]).stderr == "False\n"
+    assert run(script, "#" * warm_python.ROOM[0]).stderr == "False\n"
 
 
 def test_a_long_path_and_servers_that_end(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,10 +130,25 @@ def test_a_long_path_and_servers_that_end(script: Path, tmp_path: Path, monkeypa
 def test_all_starts_cold_where_no_server_can_begin(
     script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own_servers(script, monkeypatch, tmp_path / "own")
-    (tmp_path / "own" / "warm_light.new").mkdir()  # where it binds its socket
+    with monkeypatch.context() as here:
+        here.setattr(warm_python, "ROOT", tmp_path)  # without the package that a server imports
+        own_servers(script, monkeypatch, tmp_path / "own")
     for _ in range(2):
         assert run(script, "").stdout == f"{os.getpid()} False\n"
+
+
+def test_servers_are_as_the_process_of_the_session_whoever_asks_first(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_servers(script, monkeypatch, tmp_path / "own")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, limits[1]))
+    try:
+        assert run(script, "").stdout == f"{os.getpid()} False\n"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    warm = run(script, "import resource\nprint(resource.getrlimit(resource.RLIMIT_FSIZE))").stdout.splitlines()
+    assert warm[0].endswith(" True") and warm[1] == str(limits)
 
 
 TAKEN_OVER = """
