@@ -72,12 +72,15 @@ def full_waves(c, p, d):
 
 
 @rule(HEURISTIC, families=("gemm_cute",))
-def slices_of_views(c, p, d):
-    """Slices are for tiles that leave SMs idle, in two waves at most, each of 384 along K or more (H200)."""
+def slices_for_idle_sms(c, p, d):
+    """Slices are for tiles that leave SMs idle, in two waves at most, each of 384 along K or more (H200).
+
+    Unequal ones are for warp groups that share a tile: they were not tried with others.
+    """
     tiles, _ = blocks_of_cute(c, p)
-    return (c.SPLIT_K == 1) | (
-        (2 * tiles <= d.num_sms) & (tiles * c.SPLIT_K <= 2 * d.num_sms) & (p.k >= 384 * c.SPLIT_K)
-    )
+    equal = p.k * DTYPES[p.dtype_a].size_bytes % (16 * c.SPLIT_K) == 0
+    few = (2 * tiles <= d.num_sms) & (tiles * c.SPLIT_K <= 2 * d.num_sms) & (p.k >= 384 * c.SPLIT_K)
+    return (c.SPLIT_K == 1) | (few & (equal | (c.PINGPONG == 0)))
 
 
 @rule(HEURISTIC, families=("gemm_cute",))

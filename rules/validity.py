@@ -124,10 +124,10 @@ def block_of_k_of_class(c, p, d):
 
 
 @rule(VALIDITY, families=("gemm_cute",))
-def even_slices_of_k(c, p, d):
-    """Slices of K are views of A and B: equal, and each starts at a multiple of 16 bytes. No batch beside them."""
-    even = (p.k % (c.SPLIT_K * (16 // DTYPES[p.dtype_a].size_bytes)) == 0) & (p.batch == 1)
-    return (c.SPLIT_K == 1) | even
+def slices_of_k_of_class(c, p, d):
+    """Equal slices of K are views of A and B; of others each has a block of K or more. No batch beside them."""
+    equal = p.k % (c.SPLIT_K * (16 // DTYPES[p.dtype_a].size_bytes)) == 0
+    return (c.SPLIT_K == 1) | ((equal | (p.k >= c.SPLIT_K * c.BLOCK_SIZE_K)) & (p.batch == 1))
 
 
 @rule(VALIDITY, families=("gemm_cute",))

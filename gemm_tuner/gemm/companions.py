@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.gemm.descriptors import CHUNK_BYTES, has_equal_slices
 from gemm_tuner.gemm.families.family import family_of
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 
@@ -35,8 +37,12 @@ def odd_companion(problem: GemmProblem, config: dict[str, Any], descriptors: boo
     m = rows + (WHOLE_ROWS if whole_m else 13)
     n = columns + (WHOLE_ROWS if descriptors else 29)
     k = 2 * config["BLOCK_SIZE_K"] * config["SPLIT_K"] + (WHOLE_ROWS if descriptors else 7)
-    if family_of(config["family"]).cuts_k_evenly:
-        k = (2 * config["BLOCK_SIZE_K"] + WHOLE_ROWS) * config["SPLIT_K"]
+    if family_of(config["family"]).equal_slices_are_views:
+        # Its kernel is the problem's: for equal slices of K, or for others.
+        chunk = CHUNK_BYTES // DTYPES[problem.dtype_a].size_bytes
+        is_equal = has_equal_slices(problem, config["SPLIT_K"])
+        k = 2 * config["BLOCK_SIZE_K"] * config["SPLIT_K"]
+        k += WHOLE_ROWS * config["SPLIT_K"] if is_equal else chunk
     if family_of(config["family"]).by_small_side:
         m, n = (problem.m, n) if problem.m <= problem.n else (n, problem.n)
     return replace(problem, m=m, n=n, k=k, batch=min(problem.batch, COMPANION_BATCH))

@@ -29,3 +29,8 @@ def _is_whole(extent: int, dtype: str) -> bool:
 def rows_fit_descriptors(problem: GemmProblem) -> bool:
     """Whether the rows of all matrices are multiples of CHUNK_BYTES."""
     return all(whole_rows(problem))
+
+
+def has_equal_slices(problem: GemmProblem, split_k: int) -> bool:
+    """Whether split_k slices of K are equal, and each starts at a multiple of CHUNK_BYTES."""
+    return problem.k * DTYPES[problem.dtype_a].size_bytes % (split_k * CHUNK_BYTES) == 0

@@ -74,7 +74,7 @@ SHARPNESS = 3.5
 FEW_TILES = 0.16
 # From so many blocks on, one cluster fewer runs at a time than the SMs would hold (H200: 32 of four on 132 SMs).
 LARGE_CLUSTER = 4
-# Guessed: the share of a tile's end that is seen where two warp groups take turns.
+# Guessed: the share of a tile's end that is seen where two warp groups take turns over several tiles.
 IN_TURN = 0.25
 # Registers of one thread besides its accumulators: pointers and operands in flight.
 REGISTERS_BESIDE = 48
@@ -148,7 +148,8 @@ def tile_end_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> F
     bandwidth_of_sm = device.dram_gbps * BANDWIDTH_REACHED * 1e3 / device.num_sms
     stored_bytes = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * DTYPES[problem.dtype_c].size_bytes * sharing
     seen = np.where(sharing > 1, NOT_HIDDEN, 1.0) * np.where(c.PROGRAMS_PER_SM > 0, NOT_HIDDEN, 1.0)
-    seen *= np.where(c.PINGPONG == 1, IN_TURN, 1.0)
+    takes_turns = (c.PINGPONG == 1) & (tiles_of(c, problem) > usable_sms(c, device))
+    seen *= np.where(takes_turns, IN_TURN, 1.0)
     parts = np.where(c.EPILOGUE_SUBTILE > 1, SUBTILED, 1.0)
     packs = rows_of(c.family, lambda family: family.packs)
     by_elements = packs & (c.ROW_STEP == 1) & (c.SPLIT_K == 1) & (not whole_rows(problem)[2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Target
 from gemm_tuner.gemm.config import KernelConfig
-from gemm_tuner.gemm.descriptors import loads_by_descriptor, whole_rows
+from gemm_tuner.gemm.descriptors import has_equal_slices, loads_by_descriptor, whole_rows
 from gemm_tuner.gemm.families.family import family_of
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 
@@ -15,13 +15,15 @@ PACKED_ROW_BYTES = 128  # packed rows start at multiples of it; equal to the con
 def specialization(problem: GemmProblem, config: KernelConfig, target: Target) -> str:
     """A name for the binary that a size needs of a configuration; equal names share one compilation.
 
-    Kernels that load through descriptors have no specialized size arguments, so all sizes share a binary. Otherwise
+    Kernels that load through descriptors have no specialized size arguments, so all sizes share a binary (two, where
+    equal slices of K are views). Otherwise
     Triton distinguishes, for each integer argument, whether it is 1, divisible by 16, or neither, and whether it has 32
     or 64 bits; on AMD also tensors of up to 2 GiB and larger ones. The flags EVEN_K, WIDE and BY_8 have two cases each.
     The name may distinguish more than Triton does (which costs a cache hit), but never less.
     """
     if loads_by_descriptor(config.family, target):
-        return "d"
+        is_other = family_of(config.family).equal_slices_are_views and not has_equal_slices(problem, config.SPLIT_K)
+        return "du" if is_other else "d"
     if family_of(config.family).packs:
         return packed_specialization(problem, config, target)
     m, n, k, batch = problem.m, problem.n, problem.k, problem.batch

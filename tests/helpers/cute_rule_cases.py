@@ -34,9 +34,9 @@ VALIDITY_CASES = (
     Case("pingpong_is_persistent", On(LARGE), CUTE, {**CUTE, "PROGRAMS_PER_SM": 2}),
     Case("block_of_k_of_class", On(LARGE), {**CUTE, "BLOCK_SIZE_K": 80}, {**CUTE, "BLOCK_SIZE_K": 72}),
     Case("block_of_k_of_class", On(LARGE, keys=FP8_NT), {**CUTE, "BLOCK_SIZE_K": 96}, {**CUTE, "BLOCK_SIZE_K": 80}),
-    # 12288 is 3 slices of 4096 and 5 of none; 120 is 3 slices of 40 and 5 of 24.
-    Case("even_slices_of_k", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 3}, {**CUTE, "SPLIT_K": 5}),
-    Case("even_slices_of_k", On((200, 3072, 120)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 2}),
+    # 120 is 5 slices of 24 and no two of a block of K; 200 is three of a block, and no 4 equal ones.
+    Case("slices_of_k_of_class", On((200, 3072, 120)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 2}),
+    Case("slices_of_k_of_class", On((200, 3072, 200)), {**CUTE, "SPLIT_K": 3}, {**CUTE, "SPLIT_K": 4}),
     # Two stages of 256 x 192 x 64 take 112 KiB, two of 256 x 192 x 128 take 224 KiB.
     Case("stages_of_class", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 192},
          {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 192, "BLOCK_SIZE_K": 128}),
@@ -57,7 +57,7 @@ VALIDITY_PLACES = (
     PlaceCase("no_scales_of_blocks", CUTE, On(LARGE, keys={**FP8_NT, "scaling": "row_col"}),
               On(LARGE, keys={**BLOCK_SCALES, **NT})),
     PlaceCase("rows_fit_descriptors", CUTE, On((4095, 4096, 4096)), On((4096, 4095, 4096))),
-    PlaceCase("even_slices_of_k", {**CUTE, "SPLIT_K": 2}, On(LARGE), On(LARGE, keys={"batch": 2})),
+    PlaceCase("slices_of_k_of_class", {**CUTE, "SPLIT_K": 2}, On(LARGE), On(LARGE, keys={"batch": 2})),
 )  # fmt: skip
 
 HEURISTIC_CASES = (
@@ -73,7 +73,9 @@ HEURISTIC_CASES = (
     # 2048^2 is 256 tiles of 128 x 128, 97 % of two waves, and 176 of 128 x 192, 67 % of two.
     Case("full_waves", On((2048, 2048, 2048)), CUTE, {**CUTE, "BLOCK_SIZE_N": 192}),
     Case("full_waves", On((16384, 16384, 4096)), {**LOOP, "BLOCK_SIZE_N": 256}, LOOP),
-    Case("slices_of_views", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 4}, {**CUTE, "SPLIT_K": 6}),
+    Case("slices_for_idle_sms", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 4}, {**CUTE, "SPLIT_K": 6}),
+    Case("slices_for_idle_sms", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**TURNS, "SPLIT_K": 5}),
+    Case("slices_for_idle_sms", On((200, 3072, 12288)), {**TURNS, "SPLIT_K": 4}, {**TURNS, "SPLIT_K": 5}),
     Case("block_of_k_for_tile", On(LARGE), {**CUTE, "BLOCK_SIZE_K": 128},
          {**CUTE, "BLOCK_SIZE_N": 144, "BLOCK_SIZE_K": 128}),
     Case("block_of_k_for_tile", On((17, 5120, 5120)), {**SWAPPED, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 256},
@@ -84,5 +86,5 @@ HEURISTIC_CASES = (
 
 HEURISTIC_PLACES = (
     PlaceCase("swapped_for_few_rows", SWAPPED, On((256, 4096, 4096)), On((272, 4096, 4096))),
-    PlaceCase("slices_of_views", {**CUTE, "SPLIT_K": 4}, On((200, 3072, 12288)), On((200, 3072, 1024))),
+    PlaceCase("slices_for_idle_sms", {**CUTE, "SPLIT_K": 4}, On((200, 3072, 12288)), On((200, 3072, 1024))),
 )

@@ -109,17 +109,42 @@ def test_clusters_of_four_leave_sms_idle(tmp_path: Path) -> None:
 def test_one_kernel_serves_all_that_differs_at_run_time(tmp_path: Path) -> None:
     def entries(*configs: KernelConfig, size: GemmProblem = SMALL) -> list[str]:
         script = script_of(size, tmp_path, *configs)
-        return [Source.of(script.kernel_of(script.CONFIGS[one.name])).entry for one in configs]
+        extents = (size.m, size.n, size.k, size.batch)
+        return [Source.of(script.kernel_of(script.CONFIGS[one.name], extents)).entry for one in configs]
 
-    plain, group, two, three, loop, fp16 = (
+    plain, group, two, four, loop, fp16 = (
         *entries(cute(), cute(GROUP_SIZE_M=8)),
-        *entries(cute(SPLIT_K=2), cute(SPLIT_K=3)),
+        *entries(cute(SPLIT_K=2), cute(SPLIT_K=4)),
         *entries(cute(PROGRAMS_PER_SM=1)),
         *entries(cute(), size=replace(problem(64, 64, 64), dtype_a="fp16", dtype_b="fp16", dtype_c="fp16")),
     )
-    assert plain == group and two == three
+    assert plain == group and two == four
     assert len({plain, two, loop, fp16}) == 4
     assert plain == entries(cute(), size=problem(4096, 512, 128))[0]
+    # Slices that are not equal are shared out by a kernel that knows their number.
+    unequal = entries(cute(SPLIT_K=3), cute(SPLIT_K=5))
+    assert len({two, *unequal}) == 3
+    assert unequal == entries(cute(SPLIT_K=3), cute(SPLIT_K=5), size=problem(64, 64, 512))
+    assert entries(cute(SPLIT_K=3), size=problem(64, 64, 96)) == [two]
+
+
+def test_unequal_slices_of_k_are_shared_out_by_the_kernel(tmp_path: Path) -> None:
+    size = problem(40, 24, 256)
+    for swap in (0, 1):
+        first, second = launches(size, cute(SPLIT_K=3, SWAP_AB=swap), tmp_path)
+        a, b, sums, *_ = first[3]
+        assert (a.shape, b.shape) == (((1, 24, 256), (1, 40, 256)) if swap else ((1, 40, 256), (1, 24, 256)))
+        assert sums.shape == ((3, 24, 40) if swap else (3, 40, 24)) and second[0] == "add_slices_SK3"
+
+
+@pytest.mark.parametrize("k", [4096, 4096 + 8])
+@pytest.mark.parametrize("split_k", [1, 2, 3, 5, 8])
+def test_a_configuration_is_checked_at_another_size_with_the_kernel_that_was_compiled(k: int, split_k: int) -> None:
+    size, one = problem(200, 256, k), cute(SPLIT_K=split_k)
+    _, other = WORKLOAD.check_problems(size, one.to_dict(), descriptors=True, interpreted=False)
+    assert other.k % (one.BLOCK_SIZE_K * split_k)
+    assert WORKLOAD.specialization(other, one, TARGET) == WORKLOAD.specialization(size, one, TARGET)
+    assert (WORKLOAD.specialization(size, one, TARGET) == "d") == (k % (8 * split_k) == 0)
 
 
 def test_kernels_are_those_of_the_pinned_versions() -> None:
@@ -226,10 +251,10 @@ def test_relu_keeps_nan(tmp_path: Path) -> None:
 def test_signatures_are_compiled_and_launched_without_the_dsl(keys: dict[str, Any], swap: int, tmp_path: Path) -> None:
     """Up to the check of arguments: a tensor on the CPU is refused by its place, not by its shape or type."""
     size = replace(problem(256, 128, 512), **keys)
-    split = () if size.batch > 1 else ((size, cute(SPLIT_K=2, SWAP_AB=swap)),)
+    split = () if size.batch > 1 else tuple((size, cute(SPLIT_K=slices, SWAP_AB=swap)) for slices in (2, 3))
     results, cache = compiled([(size, cute(SWAP_AB=swap, BLOCK_SIZE_K=128)), *split], tmp_path)
     assert [one.status for one in results] == [Status.OK] * len(results), [one.message for one in results]
-    assert [len(one.entries) for one in results] == [1, 2][: len(results)]
+    assert [len(one.entries) for one in results] == [1, 2, 2][: len(results)]
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from pathlib import Path\n"
@@ -237,7 +262,8 @@ def test_signatures_are_compiled_and_launched_without_the_dsl(keys: dict[str, An
         "from dataclasses import replace\n"
         f"size = replace(of.problem(256, 128, 512), **{keys!r})\n"
         "swap = int(sys.argv[3])\n"
-        "for one in (of.cute(SWAP_AB=swap, BLOCK_SIZE_K=128), of.cute(SPLIT_K=2, SWAP_AB=swap)):\n"
+        "splits = [of.cute(SPLIT_K=slices, SWAP_AB=swap) for slices in (2, 3)]\n"
+        "for one in (of.cute(SWAP_AB=swap, BLOCK_SIZE_K=128), *splits):\n"
         "    if size.batch > 1 and one.SPLIT_K > 1: continue\n"
         "    symbol, kernel, grid, positional, _ = of.launches(size, one, Path(sys.argv[2]))[0]\n"
         "    try: kernel[grid](*positional)\n"

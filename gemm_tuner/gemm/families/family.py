@@ -38,7 +38,8 @@ class Family:
     work_items:         number of work items of a persistent grid, from the numbers of tiles and of blocks of K.
     language:           of its kernels: names the ``core.language.Language``.
     takes_whole_sm:     a program takes the shared memory of its SM, whatever its tile.
-    cuts_k_evenly:      slices of K are equal and each starts at whole 16 bytes.
+    equal_slices_are_views: a kernel serves all numbers of slices of K that are equal and each start at whole 16 bytes;
+                        any others need a kernel of their own.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Family:
     fills_last_wave: bool = False
     work_items: Callable[[int, int], int] = lambda tiles, blocks_of_k: tiles
     language: str = "triton"
-    cuts_k_evenly: bool = False
+    equal_slices_are_views: bool = False
     takes_whole_sm: bool = False
 
 

@@ -71,6 +71,6 @@ FAMILY = Family(
     by_descriptors=True,
     is_tiled=False,
     language="cute",
-    cuts_k_evenly=True,
+    equal_slices_are_views=True,
     takes_whole_sm=True,
 )
