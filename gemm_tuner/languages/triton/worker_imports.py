@@ -1,7 +1,7 @@
 """Imports what a compile worker needs of Triton; for the process that workers are forked from, and for no other.
 
-Importing Triton takes 0.5 s, and defines its library's kernels by what the environment says then. What goes wrong here
-goes wrong again in the worker, which reports it.
+Importing Triton takes 0.5 s, and what the first kernel of a process imports as long again; both define their kernels by
+what the environment says then. What goes wrong here goes wrong again in the worker, which reports it.
 """
 
 from __future__ import annotations
@@ -17,4 +17,8 @@ with contextlib.suppress(Exception):
     from gemm_tuner.languages.triton import compile_call
 
     compile_call.keep_torch_out()
-    import triton.backends.compiler  # noqa: F401
+    import triton.backends.compiler
+
+    from gemm_tuner.languages.triton import binary  # noqa: F401
+with contextlib.suppress(Exception):
+    import triton.experimental.gluon.nvidia.hopper  # noqa: F401
