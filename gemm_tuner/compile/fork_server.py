@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import multiprocess
-from multiprocess import forkserver
+from multiprocess import forkserver, util
+
+from gemm_tuner.system.installation import IMPORT_ROOT
 
 # What a worker's exit status is said to be when the server was killed, and the worker with it.
 SERVER_DIED = 255
 # Imported first: it takes the server out of the caller's process group.
 GROUP_MODULE = "gemm_tuner.compile.own_group"
+_starts = threading.Lock()
 
 
 def started(target: Callable[..., None], arguments: Sequence[Any], modules: Sequence[str]) -> Any:
@@ -26,22 +31,42 @@ def started(target: Callable[..., None], arguments: Sequence[Any], modules: Sequ
 
     modules: imported once, by the server; none: the process is no fork. Only what the first call asks for counts.
     """
-    if modules:
-        multiprocess.set_forkserver_preload([GROUP_MODULE, *modules])
-        process = multiprocess.get_context("forkserver").Process(target=target, args=arguments, daemon=True)
-        with contextlib.suppress(OSError, EOFError):
-            process.start()
-            return process
-    process = multiprocess.get_context("spawn").Process(target=target, args=arguments, daemon=True)
-    process.start()
-    return process
+    with _apart_from_the_users_folder():
+        if modules:
+            multiprocess.set_forkserver_preload([GROUP_MODULE, *modules])
+            process = multiprocess.get_context("forkserver").Process(target=target, args=arguments, daemon=True)
+            with contextlib.suppress(OSError, EOFError):
+                process.start()
+                return process
+        process = multiprocess.get_context("spawn").Process(target=target, args=arguments, daemon=True)
+        process.start()
+        return process
 
 
 def begin(modules: Sequence[str]) -> None:
     """Starts the server, which imports the modules while the caller goes on."""
     multiprocess.set_forkserver_preload([GROUP_MODULE, *modules])
-    with contextlib.suppress(OSError):
+    with _apart_from_the_users_folder(), contextlib.suppress(OSError):
         forkserver.ensure_running()
+
+
+@contextlib.contextmanager
+def _apart_from_the_users_folder() -> Iterator[None]:
+    """Processes that multiprocess starts meanwhile find this package wherever it lies, and take no module from the
+    working folder, where a random.py would stand before the standard library's (Python 3.10 has no flag for that)."""
+    with _starts:
+        flags, path = util._args_from_interpreter_flags, os.environ.get("PYTHONPATH")
+        if sys.version_info >= (3, 11) and not sys.flags.safe_path:
+            util._args_from_interpreter_flags = lambda: [*flags(), "-P"]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(IMPORT_ROOT), path]))
+        try:
+            yield
+        finally:
+            util._args_from_interpreter_flags = flags
+            if path is None:
+                del os.environ["PYTHONPATH"]
+            else:
+                os.environ["PYTHONPATH"] = path
 
 
 def let_the_server_end() -> None:

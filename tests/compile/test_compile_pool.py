@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -273,6 +274,35 @@ def test_workers_are_forked_from_a_server_that_was_started_before(tmp_path: Path
     note = f"open({str(tmp_path / 'parent')!r}, 'w').write(str(os.getppid()))"
     run(pool_in(tmp_path, known, workers=1), [broken_task(tmp_path, calls=note)])
     assert server is not None and (tmp_path / "parent").read_text() == str(server)
+
+
+FORKED = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+
+def work(answers):
+    answers.send(("gemm_tuner.compile.own_group" in sys.modules, sys.modules["random"].__file__))
+
+if __name__ == "__main__":
+    import multiprocess
+    from gemm_tuner.compile import fork_server
+    fork_server.begin(["tempfile"])
+    ours, theirs = multiprocess.Pipe()
+    process = fork_server.started(work, (theirs,), ["tempfile"])
+    theirs.close()
+    print(*ours.recv())
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 cannot leave the working folder out")
+def test_a_server_imports_from_this_package_and_not_from_the_users_folder(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "tune.py").write_text(FORKED)
+    (tmp_path / "random.py").write_text("raise SystemExit('this is mine')")
+    command, environ = [sys.executable, str(tmp_path / "scripts" / "tune.py")], dict(os.environ)
+    environ.pop("PYTHONPATH", "")
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ)
+    assert done.stdout.split() == ["True", random.__file__], done.stderr
 
 
 def test_a_worker_dies_with_the_run_whatever_it_is_at(tmp_path: Path) -> None:
