@@ -15,6 +15,7 @@ from gemm_tuner.store import results
 from gemm_tuner.store.results import Results, Row
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.system.installation import IMPORT_ROOT
+from gemm_tuner.system.processes import module_command
 from gemm_tuner.system.program import SCRIPT
 
 REPEATED = ("serve", "kernel_from")
@@ -73,7 +74,7 @@ def kernel(
     path = Path(output) if output is not None else Path(output_dir, f"{named}.yaml")
     path.parent.mkdir(parents=True, exist_ok=True)
     given = {"spec": spec, "host": host or None, "output": path, "output_dir": output_dir, **flags}
-    command = [sys.executable, "-m", "gemm_tuner.cli", "kernel", *([kernel] if kernel else []), *_words(given)]
+    command = [*module_command("gemm_tuner.cli"), "kernel", *([kernel] if kernel else []), *_words(given)]
     status, last = _run(command)
     if status not in (EXIT_OK, EXIT_UNVERIFIED):
         if status == EXIT_INTERRUPTED:

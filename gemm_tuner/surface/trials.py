@@ -27,7 +27,15 @@ from gemm_tuner.surface.gpu import require_shared
 from gemm_tuner.surface.profile_args import ProfileArgs
 from gemm_tuner.surface.records import Rejected
 from gemm_tuner.surface.tunables import Arguments, Function, Kernel, Tunable, name_of
-from gemm_tuner.system.processes import MARK, OWNER, guarded_command, how_it_ended, identity, kill_family
+from gemm_tuner.system.processes import (
+    MARK,
+    OWNER,
+    guarded_command,
+    how_it_ended,
+    identity,
+    kill_family,
+    module_command,
+)
 
 # Time limit for importing the user's module, torch and a compiler.
 START_LIMIT_S = 300.0
@@ -217,7 +225,7 @@ class _Worker:
         self._log, self._unread = Path(path), b""
         with os.fdopen(handle, "wb") as log:
             self._process = subprocess.Popen(
-                guarded_command([sys.executable, "-m", "gemm_tuner.surface.trial_worker"]),
+                guarded_command(module_command("gemm_tuner.surface.trial_worker")),
                 env={**os.environ, MARK: self._mark, OWNER: identity(os.getpid()), "PYTHONPATH": self._python_path()},
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
             )  # fmt: skip

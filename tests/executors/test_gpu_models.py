@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from samples import gpu
 from thread_workers import ThreadWorker
 from tuning import environment, settings
 
+from gemm_tuner import __version__
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.measure.device import Machine
@@ -35,6 +38,14 @@ def test_each_model_has_its_file_its_machines_and_a_share_of_the_cores(tmp_path:
     assert (amd.environment[MODEL], nvidia.environment[MODEL]) == ("c", "a,b")
     assert amd.environment[SHARE] == "2"
     assert nvidia.argv[-2:] == ["-o", str(nvidia.results)] and nvidia.argv[3:7] == words
+
+
+def test_a_models_run_takes_no_module_from_the_users_folder(tmp_path: Path) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('this is mine')")
+    (one,) = runs_of(settings(tmp_path, GemmProblem(64, 64, 64)), by_model(GPUS[:1]), ["--version"])
+    environ = {**os.environ, **one.environment}
+    done = subprocess.run(one.argv[:4], cwd=tmp_path, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0 and __version__ in done.stdout, done.stderr
 
 
 def test_without_a_results_file_theirs_lie_in_the_output_folder(tmp_path: Path) -> None:

@@ -69,7 +69,9 @@ def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path, monkeypa
 
 @pytest.mark.grid  # tests/pipeline/test_preview.py has them for GEMMs
 def test_what_is_wrong_is_raised_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the folder's queue.py takes no part."""
     write_spec(tmp_path)
+    (tmp_path / "queue.py").write_text("raise SystemExit('this is mine')")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="'ROWS4' is no FIELD=VALUE"):
         gt.kernel(spec="spec.yaml", arch="sm_90", explain="ROWS4,TILE=4x1")

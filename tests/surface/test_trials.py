@@ -65,10 +65,13 @@ print(divide(8)(), list(divide.results.values())[0].table[1]["reason"])
 
 
 def test_of_a_script_only_the_function_is_run_again(tmp_path: Path) -> None:
-    path = tmp_path / "script.py"
+    """And no module of the working folder takes the place of the standard library's."""
+    path, elsewhere = tmp_path / "script.py", tmp_path / "elsewhere"
     path.write_text(SCRIPT, encoding="utf-8")
+    elsewhere.mkdir()
+    (elsewhere / "queue.py").write_text("raise SystemExit('this is mine')")
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=environ, cwd=tmp_path)
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=environ, cwd=elsewhere)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "began" and done.stdout.count("began") == 1
     assert done.stdout.splitlines()[1].startswith("4 ZeroDivisionError")
