@@ -35,6 +35,16 @@ class ServedChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class Substitute:
+    """The fastest right finalist in the language of the kind of problem, where the winner is in another language, which
+    not every machine has. time_us: median kernel time in the same finals."""
+
+    config: Config
+    time_us: float
+    verified: Verified
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """The configuration chosen for a size, its times in microseconds and the result of its check.
 
@@ -49,6 +59,7 @@ class Choice:
                 was timed.
     derived:    values computed from the configuration, such as a grid size: (name, value).
     overruled:  finalists that ranked before it and were rejected: (name, reason).
+    substitute: for a configuration in an optional language.
     """
 
     problem: Problem
@@ -71,6 +82,7 @@ class Choice:
     served: tuple[ServedChoice, ...] = ()
     overruled: tuple[tuple[str, str], ...] = ()
     derived: tuple[tuple[str, int | float | bool | str], ...] = ()
+    substitute: Substitute | None = None
 
     @property
     def tflops(self) -> float:

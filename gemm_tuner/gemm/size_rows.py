@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypedDict
 
 from msgspec import Meta
 
-from gemm_tuner.core.choice import ServedChoice
+from gemm_tuner.core.choice import ServedChoice, Substitute
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Problem, Verified
 from gemm_tuner.core.workload import config_from_dict, workload_of
@@ -17,6 +17,8 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import SIZE_KEYS, Defaults, problem_of
 from gemm_tuner.gemm.served import KEYS as SERVED_KEYS
 from gemm_tuner.gemm.served import served_of, verified_of
+from gemm_tuner.gemm.substitutes import KEY as SUBSTITUTE_KEY
+from gemm_tuner.gemm.substitutes import substitute_of
 from gemm_tuner.system.documents import refuse_unknown, show
 from gemm_tuner.system.json_records import Count, Finite, NotNegative, record_of
 
@@ -68,7 +70,7 @@ class Facts(OtherFacts, TimedFacts, total=False):
 TIMED_FACTS = tuple(TimedFacts.__annotations__)
 FACTS = (*OtherFacts.__annotations__, *TIMED_FACTS)
 KNOWN_KEYS = (*OtherFacts.__annotations__, "verified", *TIMED_FACTS)
-ROW_KEYS = (*SIZE_KEYS, *CONFIG_KEYS, *KNOWN_KEYS, *SERVED_KEYS)
+ROW_KEYS = (*SIZE_KEYS, *CONFIG_KEYS, *KNOWN_KEYS, *SERVED_KEYS, SUBSTITUTE_KEY)
 FAILURE_KEYS = (*SIZE_KEYS, "reason")
 EXAMPLE = "such as - {M: 4096, N: 4096, K: 4096}"
 
@@ -81,7 +83,8 @@ class Failure(TypedDict):
 class Row:
     """One entry. facts: those of FACTS that the entry has, unchanged.
 
-    verified: FALSE if the entry does not say. served: for the consumers of --serve.
+    verified: FALSE if the entry does not say. served: for the consumers of --serve. substitute: for a configuration
+    in an optional language.
     """
 
     problem: Problem
@@ -90,6 +93,7 @@ class Row:
     where: str
     verified: Verified = Verified.FALSE
     served: tuple[ServedChoice, ...] = ()
+    substitute: Substitute | None = None
 
     @property
     def gemm(self) -> GemmProblem:
@@ -120,7 +124,8 @@ def parse_row(raw: object, where: str, defaults: Defaults, version: int = 1) -> 
     if version == 1 and verified is Verified.TRUE and facts.get("source") == "predicted":
         verified = Verified.INTERPRETED  # version 1 has only true and false, and predicted rows never ran on a GPU
     problem, config = problem_of(entry, where, defaults), config_of(entry, where)
-    return Row(problem, config, facts, where, verified, served_of(entry, where))
+    served, substitute = served_of(entry, where), substitute_of(entry, where)
+    return Row(problem, config, facts, where, verified, served, substitute)
 
 
 def _row_of_kind(entry: dict[Any, Any], where: str) -> Row:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gemm_tuner.decide.finals_plan import FinalsPlan, fitted
 from gemm_tuner.launch.plan import TIRING_CALL_US
-from gemm_tuner.pipeline import serving
+from gemm_tuner.pipeline import serving, substitutes
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.limits import Limits
@@ -49,10 +49,9 @@ class FinalistPicker:
         return self.limits.budget.bounded and self.limits.pace.measured
 
     def best(self, states: Iterable[SizeState]) -> Named:
-        """The finalists of these sizes: the best of screening, the baselines, and candidates for servers."""
-        return [
-            (state, serving.added(self.servers, state, self.older.added(state, self._best(state)))) for state in states
-        ]
+        """The finalists of these sizes: the best of screening, the baselines, and candidates for servers and for
+        substitutes."""
+        return self.with_others([(state, self.older.added(state, self._best(state))) for state in states])
 
     def _best(self, state: SizeState) -> list[str]:
         """The fastest of screening; the fastest by the model if the budget left no time for screening."""
@@ -71,9 +70,10 @@ class FinalistPicker:
         whole = state.fastest(count, own)
         return [*whole, *(name for name in state.timed() if name in own and name not in whole)][:count]
 
-    def with_servers(self, picked: Named) -> Named:
-        """The finalists and the candidates for servers."""
-        return [(state, serving.added(self.servers, state, names)) for state, names in picked]
+    def with_others(self, picked: Named) -> Named:
+        """The finalists, and the candidates for servers and for substitutes."""
+        with_substitutes = [(state, substitutes.added(state, names)) for state, names in picked]
+        return [(state, serving.added(self.servers, state, names)) for state, names in with_substitutes]
 
     def places(self, state: SizeState) -> int:
         """The number of finalists of a size; larger if screening is inaccurate (POWER_LIMITED_US)."""

@@ -10,7 +10,7 @@ from gemm_tuner.core.records import Device, Status, Timing, Verdict
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide import choose
 from gemm_tuner.decide.sheet import BESIDE
-from gemm_tuner.pipeline import serving
+from gemm_tuner.pipeline import serving, substitutes
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.finals import Finals
 from gemm_tuner.pipeline.outcomes import Outcomes
@@ -54,7 +54,8 @@ class Settlement:
         chosen = replace(chosen, derived=(*chosen.derived, *noted.items()))
         us, published = finals_us(self.finals, state), self.outcomes.published.get(problem)
         served = serving.served_choices(self.servers, state, us, store.verdicts, published=published)
-        chosen = replace(chosen, served=served, overruled=tuple(overruled.items()))
+        substitute = substitutes.substitute(state, name, us, store.verdicts)
+        chosen = replace(chosen, served=served, substitute=substitute, overruled=tuple(overruled.items()))
         self.outcomes.record(problem, chosen, judgement=judgement)
 
     def settle_again(self, state: SizeState, name: str, reason: str) -> None:

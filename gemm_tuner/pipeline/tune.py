@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 
 import pandas as pd
 
@@ -14,7 +15,7 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.plan import SCREEN
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.launcher import Launcher
-from gemm_tuner.pipeline import run_start, serving
+from gemm_tuner.pipeline import run_start, serving, substitutes
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.compile_stage import CompileStage
@@ -92,7 +93,7 @@ class Tuning:
             again += self.check_and_settle(order, checks, repeats)
             if not again:
                 return
-            finalists = self.picker.compiled(self.picker.with_servers(again), checks.compiling)
+            finalists = self.picker.compiled(self.picker.with_others(again), checks.compiling)
 
     def run_given(self) -> None:
         """Times and checks given configurations: compile, finals, check. The first of a size is the row's own, which
@@ -214,15 +215,15 @@ class Tuning:
         return again
 
     def check_served(self, order: Named, checks: CheckStage) -> None:
-        """Checks the best that each server can launch, before the sizes are settled with it; unless the run's budget
-        leaves time for no more than the check of the sizes' own."""
+        """Checks substitutes and the best that each server can launch, before the sizes are settled with them; unless
+        the run's budget leaves time for no more than the check of the sizes' own."""
         times = [(state, finals_us(self.finals, state)) for state, _ in order]
-        pace = self.session.limits.pace
-        for server in self.servers:
+        pace, verdicts = self.session.limits.pace, self.session.store.verdicts
+        of_servers = (partial(serving.to_check, server, times, verdicts) for server in self.servers)
+        for wanted in (partial(substitutes.to_check, order, [us for _, us in times], verdicts), *of_servers):
             if not pace.budget.has_time_for(2 * pace.check().of(len(order))):
                 return
-            wanted = serving.to_check(server, times, self.session.store.verdicts)
-            checks.run(self.fleet, wanted)
+            checks.run(self.fleet, wanted())
 
 
 def recombined(state: SizeState) -> list[str]:

@@ -21,6 +21,7 @@ from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.served import served_rows
 from gemm_tuner.gemm.size_rows import SOURCES, TIMED_FACTS, Row
 from gemm_tuner.gemm.sizes import FORMAT_VERSION, document_of, load_file
+from gemm_tuner.gemm.substitutes import substitute_row
 from gemm_tuner.system.documents import dump_yaml, show, write_text_atomically
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import Count, record_of
@@ -189,6 +190,7 @@ def choice_row(choice: Choice) -> dict[str, Any]:
         **{key: plain(value) for key, value in choice.config.options().items()},
         **{key: value for key, value in facts.items() if key not in unknown},
         **served_rows(choice.served, predicted=predicted),
+        **substitute_row(choice.substitute),
     }
     return {key: value for key, value in row.items() if value is not None}
 

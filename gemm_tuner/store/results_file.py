@@ -21,6 +21,7 @@ from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Problem, Verified
 from gemm_tuner.gemm.served import measured, with_stand_in
+from gemm_tuner.gemm.substitutes import KEY as SUBSTITUTE_KEY
 from gemm_tuner.store import results
 from gemm_tuner.store.results import Header, Row
 from gemm_tuner.system.documents import load_yaml
@@ -129,7 +130,8 @@ def with_served(new: dict[str, Any], old: Mapping[str, Any] | None, asked: Conta
 def without_wrong(old: dict[str, Any], read: Row, wrong: Mapping[str, str]) -> dict[str, Any]:
     """An earlier row, updated with this run's findings. wrong: reason by configuration.
 
-    A row whose configuration is wrong becomes unverified, with the reason; a wrong entry for a server is removed.
+    A row whose configuration is wrong becomes unverified, with the reason; a wrong entry for a server and a wrong
+    substitute are removed.
     """
     row = dict(old)
     if read.config is not None and read.config.name in wrong:
@@ -139,6 +141,8 @@ def without_wrong(old: dict[str, Any], read: Row, wrong: Mapping[str, str]) -> d
         left = {name: one for name, one in row.pop("served").items() if name not in gone}
         row.pop("stand_in", None)
         row |= with_stand_in(left) if left else {}
+    if read.substitute is not None and read.substitute.config.name in wrong:
+        del row[SUBSTITUTE_KEY]
     return row
 
 

@@ -1,0 +1,45 @@
+"""Reads and writes the part of a results row that holds the substitute of a winner in an optional language."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from gemm_tuner.core.choice import Substitute
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.gemm.config import CONFIG_FIELDS
+from gemm_tuner.gemm.config_keys import config_form, config_of
+from gemm_tuner.gemm.served import verified_of
+from gemm_tuner.system.documents import refuse_unknown, show
+from gemm_tuner.system.json_records import Above0, record_of
+
+KEY = "substitute"
+
+
+class _Facts(TypedDict):
+    """The keys of a substitute besides its configuration."""
+
+    median_us: Above0
+
+
+def substitute_row(one: Substitute | None) -> dict[str, Any]:
+    """The key of a row for its substitute; empty if there is none."""
+    if one is None:
+        return {}
+    options = {key: int(value) for key, value in one.config.options().items()}
+    us = {"median_us": round(float(one.time_us), 3), "verified": one.verified.scalar}
+    return {KEY: {"family": one.config.family, **options, **us}}
+
+
+def substitute_of(entry: dict[Any, Any], where: str) -> Substitute | None:
+    """The substitute of a row. Raises UserError."""
+    if KEY not in entry:
+        return None
+    raw, where = entry[KEY], f"{where}, {KEY}"
+    if not isinstance(raw, dict):
+        raise UserError(f"is {show(raw)} and not a mapping", where=where, accepted=config_form())
+    refuse_unknown(raw, (*CONFIG_FIELDS, "verified", *_Facts.__annotations__), where)
+    config = config_of(raw, where)
+    if config is None:
+        raise UserError("has no config", where=where, accepted=config_form())
+    facts = record_of(_Facts, {key: raw[key] for key in _Facts.__annotations__ if key in raw}, where)
+    return Substitute(config, facts["median_us"], verified_of(raw, where))
