@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.surface import trials
+from gemm_tuner.surface import trial_job
 from gemm_tuner.surface.configurations import Candidate
 from gemm_tuner.surface.job import address, at_address
 from gemm_tuner.surface.profile_args import CompileArgs, ProfileArgs
@@ -34,7 +34,7 @@ def build_of(tunable: Tunable, profile: ProfileArgs, given: Any) -> functools.pa
             "the tensors of set_autotune_inputs cannot be rebuilt in another process", where=where,
             hint="give supply_prog=, a function at the top level of a module",
         )  # fmt: skip
-    job = trials.job_of(tunable, profile, given)
+    job = trial_job.job_of(tunable, profile, given)
     asked = {
         "supply_type": profile.supply_type.name,
         "programs": {name: address(one, name) for name in PROGRAMS if (one := getattr(profile, name)) is not None},
@@ -56,5 +56,5 @@ def _tuning(job: str, asked: str) -> Tuning:
     found |= {name: at_address(where) for name, where in found.pop("programs").items()}
     supply_type = TensorSupplyType[found.pop("supply_type")]
     arguments = Arguments(tuple(of_job["args"]), of_job["kwargs"])
-    function = Function(load(of_job), arguments, CompileArgs(**of_job["compile_args"]))
+    function = Function(load(of_job["function"]), arguments, CompileArgs(**of_job["compile_args"]))
     return Tuning(function, ProfileArgs(supply_type=supply_type, timeout=0, **found))

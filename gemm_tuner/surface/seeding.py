@@ -22,5 +22,8 @@ def seeded(seed: int) -> Iterator[None]:
         if torch := sys.modules.get("torch"):
             gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
             after.enter_context(torch.random.fork_rng(gpus))
-            torch.manual_seed(seed)
+            # torch.manual_seed would seed all GPUs, whose states are not restored.
+            torch.default_generator.manual_seed(seed)
+            if gpus:
+                torch.cuda.manual_seed(seed)
         yield

@@ -35,8 +35,11 @@ def main() -> None:
     os.dup2(2, 1)  # compilers print to standard output
     job = json.loads(sys.stdin.readline())
     sys.path[:0] = [one for one in job["path"] if one not in sys.path]
-    tunable = Function(load(job), Arguments(tuple(job["args"]), job["kwargs"]), CompileArgs(**job["compile_args"]))
-    supply = Supply(TensorSupplyType[job["supply"]]) if job["supply"] else None
+    tunable = Function(
+        load(job["function"]), Arguments(tuple(job["args"]), job["kwargs"]), CompileArgs(**job["compile_args"])
+    )
+    program = load(job["program"]) if job["program"] else None
+    supply = Supply(TensorSupplyType[job["supply"]], program) if job["supply"] else None
     tell(answers, {"at": READY})
     for line in sys.stdin:
         tell(answers, try_one(tunable, json.loads(line), supply, answers))
@@ -71,15 +74,15 @@ def tell(answers: TextIO, answer: Mapping[str, Any]) -> None:
     answers.flush()
 
 
-def load(job: Mapping[str, Any]) -> Any:
+def load(code: Mapping[str, str]) -> Any:
     """The function, without the gt.autotune decorator."""
-    name = job["qualname"]
-    if job["module"]:
-        found: Any = importlib.import_module(job["module"])
+    name = code["qualname"]
+    if code["module"]:
+        found: Any = importlib.import_module(code["module"])
         for part in name.split("."):
             found = getattr(found, part)
     else:
-        path = Path(job["file"])
+        path = Path(code["file"])
         module = ModuleType(path.stem)
         module.__file__ = str(path)
         sys.modules[path.stem] = module

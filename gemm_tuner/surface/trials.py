@@ -10,23 +10,22 @@ import queue
 import secrets
 import select
 import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Status
-from gemm_tuner.surface import tilelang_kernels, used_globals
+from gemm_tuner.surface import tilelang_kernels
 from gemm_tuner.surface.configurations import Candidate
-from gemm_tuner.surface.gpu import require_shared
 from gemm_tuner.surface.profile_args import ProfileArgs
 from gemm_tuner.surface.records import Rejected
-from gemm_tuner.surface.tunables import Arguments, Function, Kernel, Tunable, name_of
+from gemm_tuner.surface.trial_job import HINT, Job, job_of
+from gemm_tuner.surface.tunables import Function, Kernel, Tunable
 from gemm_tuner.system.processes import (
     MARK,
     OWNER,
@@ -48,28 +47,13 @@ SHARE, COUNT, MOST = (f"TILELANG_AUTO_TUNING_{name}" for name in ("CPU_UTILITIES
 DEFAULT_SHARE = 0.9
 
 
-@dataclass(frozen=True)
-class Job:
-    """The job of a worker. module: "" to load only what the function needs from ``file``. supply: distribution of
-    inputs; "" to launch nothing. path: sys.path."""
-
-    module: str
-    file: str
-    qualname: str
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    compile_args: Mapping[str, Any]
-    supply: str
-    path: tuple[str, ...]
-
-
 def by_default(tunable: Tunable) -> bool:
     return isinstance(tunable, Function) and tilelang_kernels.is_jit(tunable.function)
 
 
 def tried(tunable: Tunable, candidates: Sequence[Candidate], profile: ProfileArgs, given: Any) -> dict[int, Rejected]:
     """The candidates that failed, by index. @triton.jit kernels are compiled; kernels of factories are built, and
-    launched if inputs are random. given: inputs that are not random.
+    launched unless only this process has the inputs. given: those of ``set_autotune_inputs``.
 
     Raises UserError for functions that another process cannot build.
     """
@@ -89,46 +73,6 @@ def _not_compiled(tunable: Kernel, candidates: Sequence[Candidate], timeout_s: f
     compiled = par_compile(tunable.function, configs, named, num_workers=workers, limit_s=timeout_s or MOST_S)
     failed = {place: one for place, one in enumerate(compiled) if one.status is not Status.OK}
     return {place: Rejected(one.status, one.reason) for place, one in failed.items()}
-
-
-def job_of(tunable: Function, profile: ProfileArgs, given: Any) -> Job:
-    """The job of a factory. Raises UserError naming what another process cannot rebuild."""
-    name = name_of(tunable.function)
-    origin, call = _unbound(tunable)
-    under = used_globals.function_under(origin)
-    hint = "isolate=False tunes it in this process alone"
-    if under is None or "<locals>" in under.__qualname__ or "<lambda>" in under.__qualname__:
-        raise UserError("is not at the top level of a module: another process cannot build it", where=name, hint=hint)
-    values = [call.args, dict(call.kwargs), asdict(tunable.compile_args)]
-    try:
-        json.dumps(values)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"has arguments that are no plain values: {error}", where=name, hint=hint) from error
-    is_script = under.__module__ == "__main__"
-    file = os.path.realpath(under.__code__.co_filename)
-    if is_script and not os.path.isfile(file):
-        raise UserError("is of no file: another process cannot build it", where=name, hint=hint)
-    launches = given is None and profile.supply_prog is None
-    if launches:
-        require_shared("isolate=", hint)
-    return Job(
-        module="" if is_script else under.__module__,
-        file=file,
-        qualname=under.__qualname__,
-        args=call.args,
-        kwargs=dict(call.kwargs),
-        compile_args=asdict(tunable.compile_args),
-        supply=profile.supply_type.name if launches else "",
-        path=tuple(os.path.abspath(one) for one in sys.path),
-    )
-
-
-def _unbound(tunable: Function) -> tuple[Any, Arguments]:
-    """(the function without partials, its call including what they bind)."""
-    function, args, kwargs = tunable.function, tunable.call.args, dict(tunable.call.kwargs)
-    while hasattr(function, "func") and hasattr(function, "keywords"):
-        args, kwargs, function = (*function.args, *args), {**function.keywords, **kwargs}, function.func
-    return function, Arguments(args, kwargs)
 
 
 def count_workers(configurations: int) -> int:
@@ -237,9 +181,7 @@ class _Worker:
             self._answer(START_LIMIT_S, Status.TIMEOUT)
         except Rejected as error:
             what = f"cannot be had in another process: {error.reason}"
-            raise UserError(
-                what, where=self._job.qualname, hint="isolate=False tunes it in this process alone"
-            ) from error
+            raise UserError(what, where=self._job.function.qualname, hint=HINT) from error
         return self._process
 
     def _python_path(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
-from gemm_tuner.surface import trials
+from gemm_tuner.surface import trial_job, trials
 from gemm_tuner.surface.configurations import Candidate
 from gemm_tuner.surface.judge import copied, flat
 from gemm_tuner.surface.learned import Learned, is_verdict
@@ -110,6 +110,8 @@ class Tuning:
         if not (trials.by_default(tunable) if self.isolate is None else self.isolate):
             return {}
         try:
+            if self.isolate:
+                trial_job.warn_of_no_launch(tunable, self.profile, self.given)
             found = trials.tried(tunable, candidates, self.profile, self.given)
         except UserError:
             if self.isolate:

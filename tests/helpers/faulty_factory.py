@@ -24,6 +24,17 @@ def factory(size: int, how: str = "right", at: str = "build") -> Callable[[], in
     return kernel
 
 
+def taking(how: str = "right", at: str = "launch") -> Callable[[int], int]:
+    """A factory of kernels that take a number."""
+    kernel = factory(0, how, at)
+
+    def plus(number: int) -> int:
+        return number + kernel()
+
+    plus.params, plus.out_idx = None, None  # type: ignore[attr-defined]
+    return plus
+
+
 def fail(how: str) -> None:
     if how == "hangs":
         # Holds the GIL's owner in C, where no signal handler of Python runs.
@@ -36,6 +47,10 @@ def fail(how: str) -> None:
         os._exit(3)
     if how == "raises":
         raise ValueError("too many threads")
+
+
+def supplied() -> list[int]:
+    return [7]
 
 
 def expected() -> int:

@@ -77,6 +77,14 @@ def test_what_a_program_draws_is_equal_from_call_to_call_and_takes_nothing_from_
     assert draw() == own
 
 
+def test_no_gpu_but_the_current_one_is_seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The states of others are not kept, so that they could not go on afterwards."""
+    seeded = list[int]()
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    assert len({Supply(program=lambda: [torch.rand(1).item()]).inputs(None, "f")[0] for _ in range(2)}) == 1
+    assert not seeded
+
+
 def test_a_program_gets_what_is_known_of_the_arguments_or_nothing() -> None:
     (param,) = Supply(program=lambda params: params).inputs([MATRIX], "f")
     assert (param.name, param.dtype, param.shape) == ("x", "float32", (40, 50))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from faulty_factory import expected, factory
+from faulty_factory import expected, factory, supplied, taking
 from hang_clock import LIMIT_S, NOTES, HangClock
 from samples import ROOT
 
@@ -75,6 +75,21 @@ def test_of_a_script_only_the_function_is_run_again(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "began" and done.stdout.count("began") == 1
     assert done.stdout.splitlines()[1].startswith("4 ZeroDivisionError")
+
+
+def test_kernels_are_launched_elsewhere_with_inputs_of_a_program() -> None:
+    """One that no other process has is named, and kernels are then only built there."""
+    configs = [{"how": "crashes", "at": "launch"}, {"how": "right"}]
+    run: dict[str, Any] = {"cache_results": False, "output_dir": None, "isolate": True}
+
+    def tuner(program: Any, tried: Any) -> gt.AutoTuner:
+        made = gt.AutoTuner.from_kernel(taking, tried)
+        return made.set_profile_args(rep=2, warmup=1, supply_prog=program)
+
+    result = tuner(supplied, configs).run(**run)
+    assert {row["how"]: row["status"] for row in result.table} == {"crashes": "crashed", "right": "ok"}
+    with pytest.warns(UserWarning, match="does not launch them there: supply_prog is not at the top level"):
+        tuner(lambda: [7], configs[1:]).run(**run)
 
 
 def test_what_another_process_cannot_build_is_named() -> None:
