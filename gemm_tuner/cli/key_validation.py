@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_tuner.cli.commands import Consoles
+from gemm_tuner.cli.options import REPLAY
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.cute.problem import problem_of
@@ -19,6 +20,7 @@ from gemm_tuner.kernels.kernel_spec import Case, KernelSpec
 from gemm_tuner.kernels.keys import key_of, text_of
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.kernels.unseen import unseen
+from gemm_tuner.measure import device
 from gemm_tuner.store import results, run_record
 from gemm_tuner.store.run_record import positive
 from gemm_tuner.system.terminal_table import Column, print_line, print_table
@@ -29,6 +31,19 @@ def require_output(output: Path | None) -> Path:
     if output is None:
         raise UserError("--validate_key needs the results file", where="--output", accepted="--output FILE.yaml")
     return output
+
+
+def require_gpu(arguments: argparse.Namespace) -> None:
+    """Raises EnvironmentFault, before anything is tuned, if this machine has no GPU to time on. A cluster's GPUs are
+    known to the run only."""
+    if arguments.profiler == REPLAY or arguments.cluster is not None:
+        return
+    found = sorted({str(gpu["arch"]) for gpu in device.look().gpus})
+    if not found or arguments.arch not in ("", *found):
+        here = f"this machine's GPU is {', '.join(found)}" if found else "torch sees no GPU on this machine"
+        raise EnvironmentFault(
+            f"--validate_key needs a GPU to time on, and {here}", hint="without it times are predicted"
+        )
 
 
 def validate(

@@ -67,8 +67,8 @@ def autotune(
     warmup, rep: number of calls. cache_results: keep results for later processes (GEMM_TUNER_CACHE_DIR).
     do_not_specialize: arguments that are not part of the key if ``key`` is not given.
     isolate: first try candidates in other processes, in parallel, each within ``timeout`` seconds: @triton.jit kernels
-             are compiled; kernels of factories are built, and launched unless only this process has the inputs (those of
-             set_autotune_inputs, a lambda as supply_prog). None: only for TileLang.
+             are compiled; kernels of factories are built, and launched unless only this process has the inputs (of
+             set_autotune_inputs, of a lambda as supply_prog). None: only for TileLang.
     profiler: for factories, such as "nsys": candidates run in other processes, the finals under this profiler.
 
     Otherwise everything runs in this process, and a configuration that crashes ends the process.

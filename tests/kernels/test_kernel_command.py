@@ -13,7 +13,7 @@ from command import tune_gemm
 from fault_runs import ROOT, statuses_of_run
 
 import gemm_tuner as gt
-from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Verified
 from gemm_tuner.store import results
 
@@ -97,3 +97,10 @@ def test_compile_only_says_what_each_configuration_needs_and_runs_nothing(tmp_pa
     assert (
         not list(tmp_path.glob("results/*/tuned.yaml")) and len(list(tmp_path.glob("results/*/configs/*.csv.gz"))) == 1
     )
+
+
+def test_a_key_is_not_validated_without_a_gpu_and_nothing_is_tuned_before_that_is_said(tmp_path: Path) -> None:
+    write_spec(tmp_path)
+    done = tune_gemm(tmp_path, "kernel", "--spec", "spec.yaml", "--validate_key", "2", "-o", "tuned.yaml")
+    assert done.returncode == EnvironmentFault.exit_status and "no GPU" in done.stderr
+    assert not (tmp_path / "results").exists() and not (tmp_path / "tuned.yaml").exists()

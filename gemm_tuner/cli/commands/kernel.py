@@ -88,9 +88,11 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.kernels import kernel_spec_file, reference_trial
 
     spec, cases = kernel_spec_file.read(arguments.spec, arguments.kernel)
+    previews = arguments.dry_run or arguments.compile_only or arguments.explain is not None
     if arguments.validate_key:
         key_validation.require_output(arguments.output)
-    previews = arguments.dry_run or arguments.compile_only or arguments.explain is not None
+        if not previews:
+            key_validation.require_gpu(arguments)
     if not previews:
         fault, raised = reference_trial.tried(problem_of(spec, cases[0]))
         if fault:
