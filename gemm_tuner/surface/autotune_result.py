@@ -54,7 +54,7 @@ class AutotuneResult:
     binaries: Mapping[str, bytes] = field(default_factory=dict)
 
     def save_to_disk(self, path: Path | str, verbose: bool = False) -> None:
-        """Writes a folder atomically, replacing an existing one. verbose: prints the files.
+        """Writes a folder atomically, replacing an existing one. verbose: prints the files, and ``not_kept``.
 
         Raises EnvironmentFault if it cannot be written.
         """
@@ -66,6 +66,8 @@ class AutotuneResult:
                 (staging / name).write_bytes(content)
                 if verbose:
                     print(target / name)
+            for one in self.not_kept() if verbose else ():
+                print(f"not kept: {one}")
             if target.exists():
                 os.replace(target, staging.with_suffix(".old"))
             os.replace(staging, target)
@@ -74,6 +76,16 @@ class AutotuneResult:
         finally:
             shutil.rmtree(staging, ignore_errors=True)
             shutil.rmtree(staging.with_suffix(".old"), ignore_errors=True)
+
+    def not_kept(self) -> tuple[str, ...]:
+        """What no folder holds of this result, with what another process does about it."""
+        module, name = self.origin.get("module", ""), str(self.origin.get("qualname", ""))
+        code = "compiled code, load_from_disk builds the kernel again" if self.kernel and not self.binaries else ""
+        is_found = bool(name) and "<locals>" not in name and module != "__main__"
+        function = "" if is_found else f"{name or 'the function'}, which no import finds: load_from_disk(function=...)"
+        args = self.origin.get("args", ()) is not None
+        values = "" if args else "arguments that are no plain values: load_from_disk(function=functools.partial(...))"
+        return tuple(filter(None, (code, function, values)))
 
     def _files(self) -> dict[str, bytes]:
         hashes = {ending: hashlib.sha256(content).hexdigest() for ending, content in self.binaries.items()}

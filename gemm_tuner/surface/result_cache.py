@@ -24,6 +24,7 @@ from gemm_tuner.surface.profile_args import ProfileArgs
 FOLDER = "autotune"
 # If any of these is 1, nothing is read or stored. TileLang's variables are supported for ported programs.
 DISABLE = ("GEMM_TUNER_DISABLE_CACHE", "TILELANG_DISABLE_CACHE", "TILELANG_AUTO_TUNING_DISABLE_CACHE")
+TILELANGS = "TILELANG_CACHE_DIR"
 # Attributes of TileLang's jit that affect compilation.
 JIT_OPTIONS = ("out_idx", "target", "target_host", "execution_backend", PASS_CONFIGS, "compile_flags")
 
@@ -33,7 +34,7 @@ def is_enabled() -> bool:
 
 
 def folder() -> Path:
-    asked = os.environ.get(VARIABLE, "")
+    asked = os.environ.get(VARIABLE) or os.environ.get(TILELANGS)
     root = Path(asked) if asked else platformdirs.user_cache_path("gemm_tuner", appauthor=False)
     return root / FOLDER
 

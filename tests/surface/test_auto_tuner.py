@@ -164,13 +164,19 @@ def test_a_result_is_read_in_a_fresh_process(tmp_path: Path) -> None:
     assert not any(name.endswith((".pkl", ".pickle")) for name in names) and len(list(folder.parent.iterdir())) == 1
 
 
-def test_what_a_folder_does_not_say_is_told(tmp_path: Path) -> None:
+def test_what_a_folder_does_not_say_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the one who writes it, and by the one who reads it."""
+
     def local(block_M: int = 16) -> MatmulKernel:
         return matmul(64, 64, 64, block_M)
 
     result = tuner(local).run(rep=5, cache_results=False, output_dir=None)
     folder = tmp_path / "local"
-    result.save_to_disk(folder)
+    result.save_to_disk(folder, verbose=True)
+    code, function = [line for line in capsys.readouterr().out.splitlines() if line.startswith("not kept: ")]
+    assert "load_from_disk builds the kernel again" in code and "local, which no import finds" in function
+    whole = replace(result, binaries={"ptx": b""}, origin={"module": "m", "qualname": "f", "args": [1]})
+    assert whole.not_kept() == () and len(replace(whole, origin={**whole.origin, "args": None}).not_kept()) == 1
     with pytest.warns(UserWarning, match=r"defined inside a function.*function="):
         loaded = gt.AutotuneResult.load_from_disk(folder)
     assert loaded.kernel is None and loaded.config == result.config

@@ -339,8 +339,13 @@ def test_another_process_takes_what_was_found_and_any_ingredient_changes_that(
     assert runs(function=partial(matmul, offset=0.0)) == 1
     assert runs(ref_prog=lambda a, b: a @ b) == 1 and runs(ref_prog=lambda a, b: torch.mm(a, b)) == 1
     assert runs(cache_results=False) == 1
-    monkeypatch.setenv("TILELANG_AUTO_TUNING_DISABLE_CACHE", "1")
-    assert runs() == 1
+    for name in ("GEMM_TUNER", "TILELANG", "TILELANG_AUTO_TUNING"):
+        with monkeypatch.context() as here:
+            here.setenv(f"{name}_DISABLE_CACHE", "1")
+            assert runs() == 1
+    monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", "")
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(cache / "tilelang"))
+    assert runs() == 1 and runs() == 0 and len(list((cache / "tilelang" / "autotune").iterdir())) == 1
 
 
 def test_what_cannot_be_told_apart_is_not_kept_and_said(cache: Path) -> None:
