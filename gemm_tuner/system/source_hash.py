@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -23,8 +25,10 @@ def sources_sha(
     """12 hex digits over the names and contents of the files of a folder. only, but: prefixes of names to include, and
     to exclude."""
     digest = hashlib.sha256()
-    for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
-        name = path.relative_to(folder).as_posix()
-        if name.startswith(only) and not name.startswith(but):
-            digest.update(f"{name}\n".encode() + path.read_bytes())
+    # By names, not by paths: a run hashes the package twice before it begins, and paths take five times as long.
+    found = {name for pattern in patterns for name in glob.glob(pattern, root_dir=folder, recursive=True)}
+    names = {name.replace(os.sep, "/") for name in found}
+    for name in sorted(name for name in names if name.startswith(only) and not name.startswith(but)):
+        with open(os.path.join(folder, name), "rb") as file:
+            digest.update(f"{name}\n".encode() + file.read())
     return digest.hexdigest()[:12]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 from pathlib import Path
 
 PLAIN_REPR = re.compile(r"repr=(\w+)(?=[,)])")
@@ -21,7 +22,13 @@ def naming(*templates_dirs: Path) -> str:
     cache, because they change Triton's key.
     """
     paths = [path for folder in reversed(templates_dirs) for path in sorted(folder.glob("*.j2"))]  # first folder wins
-    texts = {path.name: path.read_text("utf-8", "replace") for path in paths}
+    return _naming_of(tuple({path.name: path.read_text("utf-8", "replace") for path in paths}.items()))
+
+
+@lru_cache(maxsize=2)  # several parts of a run ask for it, and finding the functions takes 20 ms
+def _naming_of(named_texts: tuple[tuple[str, str], ...]) -> str:
+    """named_texts: file name and text of each template."""
+    texts = dict(named_texts)
     names = {name for text in texts.values() for name in PLAIN_REPR.findall(text)}
     digest = hashlib.sha256(NAMING.encode())
     for file, text in texts.items():
