@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
+import quick_yaml
 from samples import ROOT, config
 
 from gemm_tuner.cli import main as cli
@@ -28,15 +28,15 @@ def export(*words: object) -> int:
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
-    return list(yaml.safe_load(path.read_text())["configs"])
+    return list(quick_yaml.load(path.read_text())["configs"])
 
 
 def edited(path: Path, out: Path, **changes: Any) -> Path:
     """A copy of a results file: ``header`` and ``configs`` changed by functions of the same names."""
-    document = yaml.safe_load(path.read_text())
+    document = quick_yaml.load(path.read_text())
     for key, change in changes.items():
         document[key] = change(document[key])
-    out.write_text(yaml.safe_dump(document))
+    out.write_text(quick_yaml.dump(document))
     return out
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
+import quick_yaml
 from samples import AMD, ROOT, RULES, TEMPLATES, columns, config, device
 
 from gemm_tuner.gemm.axes import AXES
@@ -77,6 +77,7 @@ def keeps(name: str, on: On, changes: dict[str, Any]) -> bool:
     return len(prune.apply(columns(one, largest=LARGEST), on.problem, target, (rule,)).kept) == 1
 
 
+@cache
 def thin_space_text(arch: str) -> str:
     """The shipped space file with all blocks, and of the other axes the first and the last value."""
     return changed_space_text(
@@ -86,12 +87,11 @@ def thin_space_text(arch: str) -> str:
 
 def changed_space_text(arch: str, change: Callable[[str, list[int]], list[int]]) -> str:
     """The shipped space file with other values: change(axis, values)."""
-    document = yaml.safe_load((RULES / f"space_{arch}.yaml").read_text())
+    document = quick_yaml.load((RULES / f"space_{arch}.yaml").read_text())
     for axes in document["families"].values():
         for axis, values in axes.items():
             axes[axis] = change(axis, values)
-    text: str = yaml.safe_dump(document, sort_keys=False)
-    return text
+    return quick_yaml.dump(document, sort_keys=False)
 
 
 def space_of(text: str, arch: str, *, heuristics: bool = True) -> Space:

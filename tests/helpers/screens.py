@@ -6,6 +6,7 @@ import io
 import math
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from rich.console import Console
@@ -17,6 +18,7 @@ from gemm_tuner.store import results
 
 TUNED = sorted((ROOT / "results" / "tuned").glob("*.yaml"))
 WIDTHS = (60, 80, 100, 120)
+read = cache(results.read)  # once for all tests: rows are frozen
 
 
 class Screen:
@@ -37,7 +39,7 @@ class Screen:
 def choices_of(path: Path, source: str = "measured") -> list[Choice]:
     """The rows of a results file, as rows of this source."""
     found = []
-    for row in results.read(path).rows:
+    for row in read(path).rows:
         facts = row.facts
         assert row.config is not None
         found.append(
