@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
+import quick_yaml
 from export_samples import GOLDEN, export, files
 from moe_kernel_source import VLLM
 from samples import ROOT
@@ -79,9 +79,9 @@ def test_what_the_size_file_says_is_not_said_again(config: Path, tmp_path: Path)
 def test_a_results_file_holds_both_and_each_server_gets_its_own(tmp_path: Path) -> None:
     path = tmp_path / "all.yaml"
     shutil.copy(MOE / "h200.yaml", path)
-    dense = yaml.safe_load((GOLDEN / "h20.yaml").read_text())
-    layers = yaml.safe_load(path.read_text())
-    path.write_text(yaml.safe_dump({**layers, "configs": [*layers["configs"], *dense["configs"]]}))
+    dense = quick_yaml.load((GOLDEN / "h20.yaml").read_text())
+    layers = quick_yaml.load(path.read_text())
+    path.write_text(quick_yaml.dump({**layers, "configs": [*layers["configs"], *dense["configs"]]}))
     export(path, "--to", "vllm-moe", "-o", tmp_path / "moe")
     assert files(tmp_path / "moe") == files(MOE / "vllm-moe" / "h200")
     export(path, "--to", "vllm", "-o", tmp_path / "dense", "--device_name", "NVIDIA H20")

@@ -105,7 +105,7 @@ def test_a_dry_run_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, thin: Thin
 def test_the_estimate_is_of_the_search_that_would_run(capsys: pytest.CaptureFixture[str], thin: Thin) -> None:
     found = {}
     for search in ("full", "guided", "quick"):
-        out = shown(capsys, *SIZE, *thin("gfx942"), "--no_heuristics", "--dry_run", "--search", search)
+        out = shown(capsys, *SIZE, *thin("sm_90"), "--no_heuristics", "--dry_run", "--search", search)
         estimate = re.search(
             r"try: (\d+), .*times about (\d+) of them.*to compile .*: (\d+) s .*to time: (\d+) s", out, re.DOTALL
         )
@@ -157,7 +157,7 @@ def test_several_sizes_take_a_line_each(capsys: pytest.CaptureFixture[str], tmp_
 
 def test_without_heuristics_more_is_tried(capsys: pytest.CaptureFixture[str], thin: Thin) -> None:
     def tried(*argv: str) -> int:
-        found = re.search(r"configurations to try: (\d+)", shown(capsys, *SIZE, *thin("gfx942"), "--dry_run", *argv))
+        found = re.search(r"configurations to try: (\d+)", shown(capsys, *SIZE, *thin("sm_90"), "--dry_run", *argv))
         assert found
         return int(found[1])
 
