@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from gemm_tuner.cli.commands import Consoles
@@ -32,9 +33,11 @@ def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> in
     if arguments.to not in FORMS:
         what = f"{arguments.to} takes GEMMs, and {arguments.results} holds kernels of specs"
         raise UserError(what, where="--to", accepted=", ".join(FORMS))
-    for flag, given in (("--for", arguments.devices), ("--overwrite", arguments.overwrite)):
+    merged = arguments.to == "json" or arguments.to in KERNEL_FILES
+    for flag, given in (("--for", arguments.devices), ("--overwrite", arguments.overwrite and not merged)):
         if given:
-            raise UserError("says nothing about kernels of specs", where=flag, hint=f"leave {flag} out")
+            of = "" if flag == "--for" else f", exported to {arguments.to}"
+            raise UserError(f"says nothing about kernels of specs{of}", where=flag, hint=f"leave {flag} out")
     trust = Trust(predicted=arguments.predicted, unverified=arguments.unverified)
     arch = str(found.header.get("arch", ""))
     cases, left_out = rows.select(found, arguments.results, trust, arguments.spec)
@@ -49,7 +52,14 @@ def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> in
         _require_triton(kernel, arguments.to)
     if arguments.to == SOURCE:
         return _print_sources(kernels, found, shown, left_out, as_json=arguments.json)
-    written = [_file(kernel, arguments, found, arch) for kernel in kernels]
+    written, whole, kernels = [], kernels, ()
+    for kernel in whole:
+        path, text, yielding = _file(kernel, arguments, found, arch)
+        written.append((path, text))
+        left_out += yielding
+        gone = {one.size for one in yielding}
+        entries = tuple(one for one in kernel.entries if one.cases[0].problem.key not in gone)
+        kernels = (*kernels, replace(kernel, entries=entries))
     changed = [(path, text) for path, text in written if not path.is_file() or path.read_text() != text]
     if not arguments.check:
         for path, text in changed:
@@ -69,7 +79,9 @@ def _export_for_server(
     """Writes the files of a server for kernels of its own."""
     device = arguments.device_name or str(found.header.get("device", ""))
     form, triton = KERNEL_FILES[arguments.to], str(found.header.get("triton", ""))
-    made, twice = server_files.files_of(form, kernels, arguments.output_dir, device, triton)
+    made, twice = server_files.files_of(
+        form, kernels, arguments.output_dir, device, triton, overwrite=arguments.overwrite
+    )
     left_out += twice
     changed = {one.path for one in made if not one.path.is_file() or one.path.read_text() != one.text}
     for one in made:
@@ -140,14 +152,18 @@ def _print_sources(
     return EXIT_UNVERIFIED if left_out else EXIT_OK
 
 
-def _file(kernel: TunedKernel, arguments: argparse.Namespace, found: Results, arch: str) -> tuple[Path, str]:
+def _file(
+    kernel: TunedKernel, arguments: argparse.Namespace, found: Results, arch: str
+) -> tuple[Path, str, list[LeftOut]]:
+    """(path, content, cases whose entries yield to what is there)."""
     folder: Path = arguments.output_dir
     if arguments.to == "json":
         path = folder / files.json_name(kernel, arguments.device_name or arch)
-        return path, files.json_text(kernel, path)
+        return path, *files.json_text(kernel, path, overwrite=arguments.overwrite)
     if arguments.to == "triton":
-        return folder / files.triton_name(kernel), files.triton_text(kernel)
-    return folder / module.module_name(kernel), module.module_text(kernel, found.header, data_folder("templates"))
+        return folder / files.triton_name(kernel), files.triton_text(kernel), []
+    text = module.module_text(kernel, found.header, data_folder("templates"))
+    return folder / module.module_name(kernel), text, []
 
 
 def _show(

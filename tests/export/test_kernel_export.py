@@ -16,6 +16,7 @@ import gemm_tuner as gt
 from gemm_tuner.cli import key_validation
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.choice import Choice
+from gemm_tuner.core.errors import EXIT_INPUT
 from gemm_tuner.core.records import Verified
 from gemm_tuner.cute.problem import problem_of
 from gemm_tuner.kernels import kernel_spec_file
@@ -42,7 +43,7 @@ TIMES: Mapping[int, Mapping[str, float]] = {
 }
 
 
-def tuned(folder: Path, how: Mapping[int, Verified] | None = None, **keys: Any) -> Path:
+def tuned(folder: Path, how: Mapping[int, Verified] | None = None, source: str = "measured", **keys: Any) -> Path:
     """A results file and its run, as one on a GPU would have left them. how: rows that were checked otherwise."""
     (folder / "softmax.py").write_text((EXAMPLE / "softmax.py").read_text())
     cases = {"rows": list(TIMES), "cols": 100, "dtype": "fp16"}
@@ -65,7 +66,7 @@ def tuned(folder: Path, how: Mapping[int, Verified] | None = None, **keys: Any) 
         choice = Choice(
             problem,
             configs[best],
-            "measured",
+            source,
             verified,
             times[best],
             1.0,
@@ -100,6 +101,24 @@ def test_json_has_aiters_name_and_layout_and_one_entry_a_key(tmp_path: Path) -> 
     file.write_text(json.dumps({"other": {"ROWS": 9}}))
     assert export(path, "json", "--device_name", "MI300X") == 0
     assert json.loads(file.read_text()) == {"other": {"ROWS": 9}, **wanted}
+
+
+def test_what_is_predicted_replaces_no_entry_unless_asked_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, file = tuned(tmp_path, source="predicted"), tmp_path / "out" / "sm_90-SOFTMAX_ROWS.json"
+    assert export(path, "json", "--predicted") == 0
+    predicted = json.loads(file.read_text())
+    there = {**predicted, "4096_100_fp16": {"ROWS": 2, "num_warps": 8}}
+    file.write_text(json.dumps(there, indent=4) + "\n")
+    assert export(path, "json", "--predicted") == 1
+    said = capsys.readouterr()
+    assert json.loads(file.read_text()) == there
+    assert "has another entry for 4096_100_fp16, which a prediction does not replace" in said.err
+    assert f"unchanged, {len(TIMES) - 1} keys" in said.out
+    assert export(path, "json", "--predicted", "--overwrite") == 0
+    assert json.loads(file.read_text()) == predicted
+    assert export(path, "triton", "--predicted", "--overwrite") == EXIT_INPUT
 
 
 def test_an_export_without_rules_leaves_none_of_an_earlier_one(tmp_path: Path) -> None:

@@ -40,7 +40,9 @@ LORA = {"hidden_size": 4096, "rank": 16, "max_loras": 5, "dtype": "bfloat16"}
 Rows = Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
 
 
-def tuned(folder: Path, name: str, rows: Rows, how: Verified = Verified.TRUE, **keys: Any) -> Path:
+def tuned(
+    folder: Path, name: str, rows: Rows, how: Verified = Verified.TRUE, source: str = "measured", **keys: Any
+) -> Path:
     """A results file and its run, as one on a GPU would have left them. rows: (case, configuration)."""
     (file, kernel), host = KERNELS[name]
     folder.mkdir(parents=True)
@@ -57,7 +59,7 @@ def tuned(folder: Path, name: str, rows: Rows, how: Verified = Verified.TRUE, **
     for case, (_, config) in zip(cases, rows, strict=True):
         problem, chosen = HostProblem.of(spec, case), PlainConfig(spec.name, tuple(config.items()))
         times = 1.0, 2.0, 10, None, 0.0, 0.1, "", None, False, 0.0
-        made.append(results.choice_row(Choice(problem, chosen, "measured", how, 10.0, *times)))
+        made.append(results.choice_row(Choice(problem, chosen, source, how, 10.0, *times)))
         sizes.append(SizeRecord(problem, 1, (), {"ok": 1}, 0.0, chosen=chosen.name))
     header = {**vars(HEADER), "run": str(folder)}
     run_record.write(folder, RunRecord((), 1.0, header, {}, {}, {}, tuple(sizes), "tuned.yaml"))
@@ -129,6 +131,22 @@ def test_files_are_merged_and_serve_check_looks_as_vllm_does(
     path.write_text(json.dumps({"128": {"BLOCK_SIZE_M": 4}}))
     assert main(["serve-check", str(out), "--as", "vllm-ssu"]) == 1
     assert "num_warps" in capsys.readouterr().out
+
+
+def test_what_is_predicted_replaces_no_entry_unless_asked_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert export(tuned(tmp_path / "one", "vllm_ssu", mamba(8)), "vllm-ssu", out) == 0
+    measured = files(out)
+    rows: Rows = [(case, {"BLOCK_SIZE_M": 64, "num_warps": 8}) for case, _ in mamba(8, 16)]
+    guessed = tuned(tmp_path / "two", "vllm_ssu", rows, source="predicted")
+    assert export(guessed, "vllm-ssu", out, "--predicted") == 1
+    assert "another entry for 1024, which a prediction does not replace" in capsys.readouterr().err
+    ((before, after),) = [(json.loads(measured[name]), json.loads(text)) for name, text in files(out).items()]
+    assert {key: row for key, row in after.items() if key in before} == before and "2048" in after
+    assert export(guessed, "vllm-ssu", out, "--predicted", "--overwrite") == 0
+    assert len({str(row) for row in json.loads(next(iter(files(out).values()))).values()}) == 2  # and the version
 
 
 def test_two_cases_at_one_key_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,6 +37,17 @@ class Entry:
     def params(self) -> dict[str, object]:
         return self.config.options()
 
+    def yields_to(self, file: str, key: str, there: object, ours: object) -> list[LeftOut]:
+        """Why the entry does not replace what a file has at its key: a prediction may be worse than that, of which
+        nothing is known. Empty where it does.
+
+        ours: what would be written.
+        """
+        if there in (None, ours) or all(case.source != "predicted" for case in self.cases):
+            return []
+        why = f"{file} has another entry for {key}, which a prediction does not replace; --overwrite does"
+        return [LeftOut(case.problem.key, self.config.name, why) for case in self.cases]
+
 
 @dataclass(frozen=True, slots=True)
 class TunedKernel:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.export.kernels.choose import Entry, TunedKernel
+from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.kernels.kernel_spec import KernelSpec
 from gemm_tuner.kernels.keys import text_of
 from gemm_tuner.system.documents import MAX_FILE_BYTES
@@ -24,9 +25,10 @@ def json_name(kernel: TunedKernel, device: str) -> str:
     return f"{device}-{kernel.spec.name.upper()}.json"
 
 
-def json_text(kernel: TunedKernel, path: Path) -> str:
-    """The parameters of every key in the format of AITER's ``save_configs_to_json``; other content of the file stays,
-    except for RULES. Where a key stands for cases that were not tuned, RULES says what they must keep to.
+def json_text(kernel: TunedKernel, path: Path, *, overwrite: bool) -> tuple[str, list[LeftOut]]:
+    """(the parameters of every key in the format of AITER's ``save_configs_to_json``, the cases of predicted entries
+    that yield to those of the file, unless ``overwrite``). Other content of the file stays, except for RULES. Where a
+    key stands for cases that were not tuned, RULES says what they must keep to.
 
     Raises UserError if the file exists and has another format.
     """
@@ -40,7 +42,15 @@ def json_text(kernel: TunedKernel, path: Path) -> str:
             raise UserError("is there and holds no configurations", where=printable(path))
     held.pop(RULES, None)
     rules = {RULES: rules_of(kernel.spec)} if kernel.spec.key and kernel.spec.rules else {}
-    return json.dumps({**held, **rules, **{text_of(one.key): one.params for one in kernel.entries}}, indent=4) + "\n"
+    made, left_out = {**held, **rules}, list[LeftOut]()
+    for one in kernel.entries:
+        key = text_of(one.key)
+        ours = json.loads(json.dumps(one.params))
+        yields = [] if overwrite else one.yields_to(path.name, key, held.get(key), ours)
+        left_out += yields
+        if not yields:
+            made[key] = ours
+    return json.dumps(made, indent=4) + "\n", left_out
 
 
 def rules_of(spec: KernelSpec) -> list[dict[str, str]]:

@@ -27,9 +27,10 @@ class ServerFile:
 
 
 def files_of(
-    form: KernelFile, kernels: Iterable[TunedKernel], folder: Path, device: str, triton: str
+    form: KernelFile, kernels: Iterable[TunedKernel], folder: Path, device: str, triton: str, *, overwrite: bool
 ) -> tuple[list[ServerFile], list[LeftOut]]:
-    """(the files, merged with what is there; cases for which an earlier one is at the same key).
+    """(the files, merged with what is there; cases for which an earlier one is at the same key, and predicted ones that
+    yield to what a file has, unless ``overwrite``).
 
     Raises UserError for a kernel whose cases or parameters are not those of the server's kernel, and for a file of
     another format.
@@ -54,11 +55,18 @@ def files_of(
                     left_out.append(LeftOut(one.problem.key, entry.config.name, why))
                 else:
                     there[keys] = entry
-    return [_file(form, folder / place, entries, triton) for place, entries in by_place.items()], left_out
+    made = []
+    for place, entries in by_place.items():
+        file, yielding = _file(form, folder / place, entries, triton, overwrite=overwrite)
+        made.append(file)
+        left_out += yielding
+    return made, left_out
 
 
-def _file(form: KernelFile, path: Path, entries: Mapping[tuple[str, ...], Entry], triton: str) -> ServerFile:
-    head = form.head(triton)
+def _file(
+    form: KernelFile, path: Path, entries: Mapping[tuple[str, ...], Entry], triton: str, *, overwrite: bool
+) -> tuple[ServerFile, list[LeftOut]]:
+    head, left_out, written = form.head(triton), list[LeftOut](), dict[str, Entry]()
     body = {key: value for key, value in _held(path).items() if key not in head}
     for keys, entry in entries.items():
         level = body
@@ -66,10 +74,14 @@ def _file(form: KernelFile, path: Path, entries: Mapping[tuple[str, ...], Entry]
             level = level.setdefault(key, {})
             if not isinstance(level, dict):
                 raise UserError("is there and of another format", where=printable(path), accepted=f"one of {form.name}")
-        level[keys[-1]] = form.entry(dict(entry.cases[0].problem.case), entry.params)
+        ours, name = json.loads(json.dumps(form.entry(dict(entry.cases[0].problem.case), entry.params))), "/".join(keys)
+        yields = [] if overwrite else entry.yields_to(path.name, name, level.get(keys[-1]), ours)
+        left_out += yields
+        if not yields:
+            level[keys[-1]], written[name] = ours, entry
     depth = len(next(iter(entries)))
     text = json.dumps({**head, **_ordered(body, depth)}, indent=4) + "\n"
-    return ServerFile(path, text, {"/".join(keys): entry for keys, entry in entries.items()}, form.remark(body))
+    return ServerFile(path, text, written, form.remark(body)), left_out
 
 
 def _held(path: Path) -> dict[str, Any]:
