@@ -22,7 +22,7 @@ LONG = (
 # Tests whose subject is how processes start and end: nothing is left out of that.
 COLD = (
     "tests/faults/test_faults_on_gpu", "tests/system/", "tests/gpu/", "tests/end_to_end/test_install",
-    "tests/end_to_end/test_without_gpu.py::test_script",
+    "tests/end_to_end/test_without_gpu.py::test_script", "tests/compile/test_compile_pool",
 )  # fmt: skip
 WARM = pytest.StashKey[str]()
 sys.path.insert(0, str(ROOT))
@@ -45,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
             warm_python.start(Path(folder.name))
     elif warm_python.FOLDER in os.environ:
         warm_python.install()
+    if warm_python.FOLDER in os.environ:
+        warm_python.install_workers()
     config.stash[WARM] = os.environ.get(warm_python.FOLDER, "")
 
 

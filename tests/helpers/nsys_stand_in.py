@@ -8,7 +8,6 @@ NSYS_FAULT says what goes wrong: 'exit 1', 'no report', 'stats fails', 'no file'
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -28,6 +27,8 @@ def row(index: int, line: str) -> str:
 
 
 def run(command: list[str]) -> int:
+    import subprocess  # takes as long to import as all of stats
+
     return subprocess.run(command).returncode
 
 

@@ -1,7 +1,8 @@
 """Python processes that begin with torch, Triton and pandas imported, in place of three seconds of CPU time each.
 
 ``start`` lets ``subprocess.Popen`` ask a server (warm_server.py) to fork what would run ``python FILE ...`` or
-``python -m gemm_tuner...``, also behind ``guarded.py``, and does the same in the children. A child is a process as any
+``python -m gemm_tuner...``, also behind ``guarded.py``, and does the same in the children. ``install_workers`` does so
+for what multiprocess starts besides them: the server of compile workers and its tracker. A child is a process as any
 other: its own memory, environment, folder, standard streams, session, exit status and signals, and /proc shows its
 command line and environment. What is left out is the start of the interpreter, these imports, and taking them apart at
 the end. All else is started as ever. ``make test-all`` leaves nothing out.
@@ -9,6 +10,7 @@ the end. All else is started as ever. ``make test-all`` leaves nothing out.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -18,7 +20,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,12 @@ GUARDED = str(ROOT / "gemm_tuner" / "system" / "guarded.py")
 FOLDER, INTERPRET = "WARM_PYTHON_FOLDER", "TRITON_INTERPRET"
 # "1": a child begins with neither torch nor Triton, where stand-ins take their places.
 LIGHT = "WARM_PYTHON_LIGHT"
+# The server that has what compile workers import: Triton without torch.
+WORKERS = "WARM_PYTHON_WORKERS"
 # The variable that asks for a server, by being "1". The file that says in what state they began.
-KINDS, STATE = ("", LIGHT, INTERPRET), "state"
+KINDS, STATE = ("", LIGHT, INTERPRET, WORKERS), "state"
+# What multiprocess runs with -c, and a module that its server of workers imports first.
+MULTIPROCESS, TRITON_WORKERS = "from multiprocess.{} import main", "gemm_tuner.languages.triton.worker_imports"
 # Variables that begin with these are read when Python or a library starts. The path is set anew for each process.
 READ_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH", "PYTORCH", INTERPRET)
 ROOM = 4096, 65536  # bytes for the command line and the environment of a child; what takes more starts cold
@@ -40,13 +46,22 @@ Cold: Any = subprocess.Popen
 @dataclass(frozen=True)
 class Job:
     """What a child is to be. argv: from the file or -m on. group: its process group; 0 for a session of its own.
-    bound: whether it dies with the process that asked for it."""
+    bound: whether it dies with the process that asked for it. fds: beside the standard streams, as numbered here and
+    there."""
 
     argv: list[str]
     env: dict[str, str]
     folder: str
     group: int
     bound: bool
+    fds: list[int] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        """Of the server that forks it."""
+        if self.argv[0] == "-c":
+            return WORKERS
+        return next((name for name in (LIGHT, INTERPRET) if self.env.get(name) == "1"), "")
 
     @property
     def has_room(self) -> bool:
@@ -95,6 +110,56 @@ def install() -> None:
     subprocess.Popen = WarmPopen  # type: ignore[misc]
 
 
+def install_workers() -> None:
+    """Has multiprocess do so here, where it asks for the server of Triton's compile workers, and for its tracker."""
+    from multiprocess import forkserver, resource_tracker, util
+
+    if isinstance(forkserver.os, Waiting):
+        return
+    forkserver.os = resource_tracker.os = waiting = Waiting()
+    cold = util.spawnv_passfds
+
+    def spawn(path: str, args: list[str], fds: list[int]) -> int:
+        *_, text = args
+        is_tracker = text.startswith(MULTIPROCESS.format("resource_tracker"))
+        is_server = text.startswith(MULTIPROCESS.format("forkserver")) and TRITON_WORKERS in text
+        if FOLDER in os.environ and (is_tracker or is_server):
+            job = Job(["-c", text], dict(os.environ), os.getcwd(), os.getpgrp(), False, [int(fd) for fd in fds])
+            if found := forked(job, [0, 1, 2]):
+                pid, waiting.servers[found[0]] = found
+                return pid
+        pid = cold(path, args, fds)
+        return int(pid)
+
+    util.spawnv_passfds = spawn
+
+
+class Waiting:
+    """The module ``os``, whose ``waitpid`` knows what servers forked. servers: what tells exit statuses, by process."""
+
+    def __init__(self) -> None:
+        self.servers: dict[int, socket.socket] = {}
+        atexit.register(close, self.servers)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def waitpid(self, pid: int, options: int) -> tuple[int, int]:
+        if pid not in self.servers:
+            return os.waitpid(pid, options)
+        status = status_from(self.servers[pid], options)
+        if status is None:
+            return 0, 0
+        self.servers.pop(pid).close()
+        return pid, status
+
+
+def close(servers: dict[int, socket.socket]) -> None:
+    """Else the garbage collector does, and warns of it."""
+    for server in servers.values():
+        server.close()
+
+
 def command_of(args: Any) -> tuple[list[str], bool] | None:
     """(what is behind ``python``, whether it was guarded); None for what is no warm process."""
     if not isinstance(args, (list, tuple)) or not all(isinstance(one, str) for one in args):
@@ -133,16 +198,9 @@ class WarmPopen(Cold):  # type: ignore[misc]
 
     def _ask(self, job: Job, streams: tuple[int, ...]) -> bool:
         """Whether the server forked the child."""
-        if (server := connected(job)) is None:
+        if (found := forked(job, [number if fd == -1 else fd for number, fd in enumerate(streams)])) is None:
             return False
-        fds = [number if fd == -1 else fd for number, fd in enumerate(streams)]
-        try:
-            socket.send_fds(server, [job.message()], fds)
-            self.pid = number_from(server)
-        except OSError:  # it ended just now, or could not fork
-            server.close()
-            return False
-        self._server = server
+        self.pid, self._server = found
         return True
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
@@ -150,13 +208,9 @@ class WarmPopen(Cold):  # type: ignore[misc]
             found: tuple[int, int] = super()._try_wait(wait_flags)
             return found
         if self._status is None:
-            with selectors.DefaultSelector() as ready:
-                ready.register(self._server, selectors.EVENT_READ)
-                if not ready.select(0 if wait_flags & os.WNOHANG else None):
-                    return 0, 0
-            self._status = 255 << 8  # of a server that died
-            with contextlib.suppress(OSError):
-                self._status = number_from(self._server)
+            if (status := status_from(self._server, wait_flags)) is None:
+                return 0, 0
+            self._status = status
             self._server.close()
         return self.pid, self._status
 
@@ -175,15 +229,26 @@ class WarmPopen(Cold):  # type: ignore[misc]
         return found
 
 
+def forked(job: Job, streams: list[int]) -> tuple[int, socket.socket] | None:
+    """The child, and what tells its exit status; None where there is none."""
+    if (server := connected(job)) is None:
+        return None
+    try:
+        socket.send_fds(server, [job.message()], [*streams, *job.fds])
+        return number_from(server), server
+    except OSError:  # it ended just now, or could not fork
+        server.close()
+        return None
+
+
 def connected(job: Job) -> socket.socket | None:
     """A connection to the server for this job, which begins with the first; None where it is gone, or a child of it
     would not be as one of this process."""
     folder = Path(job.env[FOLDER].partition(":")[2])
-    kind = next((name for name in KINDS if name and job.env.get(name) == "1"), "")
     server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         if job.has_room and (folder / STATE).read_text() == inherited():
-            with address(folder / f"for{kind}") as name:
+            with address(folder / f"for{job.kind}") as name:
                 server.connect(name)
             return server
     except OSError:
@@ -209,6 +274,17 @@ def address(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
+
+
+def status_from(server: socket.socket, options: int) -> int | None:
+    """What waitpid tells of a child that has ended; None while it has not, where the options say not to wait."""
+    with selectors.DefaultSelector() as ready:
+        ready.register(server, selectors.EVENT_READ)
+        if not ready.select(0 if options & os.WNOHANG else None):
+            return None
+    with contextlib.suppress(OSError):
+        return number_from(server)
+    return 255 << 8  # of a server that died
 
 
 def number_from(connection: socket.socket) -> int:

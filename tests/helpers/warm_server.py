@@ -7,6 +7,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import fcntl
 import gc
 import importlib
 import io
@@ -28,7 +29,7 @@ from typing import Any
 
 import numpy
 import warm_python
-from warm_python import LIGHT, READ_AT_START, ROOT, Job
+from warm_python import LIGHT, READ_AT_START, ROOT, TRITON_WORKERS, WORKERS, Job
 
 from gemm_tuner.system.guarded import die_with_parent
 
@@ -36,8 +37,14 @@ IMPORTED = (
     "pandas", "torch", "triton", "triton.language", "gemm_tuner.launch.main", "gemm_tuner.cli.main",
     "gemm_tuner.kernels.check", "gemm_tuner.gemm.check", "gemm_tuner.gemm.reference",
 )  # fmt: skip
-LARGEST = 1 << 20  # bytes of what a process asks for; the kernel sends no more than a fifth of that at once
 IMPORTED_LIGHT = ("pandas", "scipy.optimize", "scipy.special", "gemm_tuner.cli.main", "gemm_tuner.pipeline.run")
+IMPORTED_BY_WORKERS = (
+    TRITON_WORKERS, "gemm_tuner.compile.compile_worker", "gemm_tuner.gemm.workload", "gemm_tuner.moe.workload",
+    "gemm_tuner.kernels.workload", "multiprocess.forkserver", "multiprocess.resource_tracker", "multiprocess.spawn",
+)  # fmt: skip
+IMPORTED_OF = {LIGHT: IMPORTED_LIGHT, WORKERS: IMPORTED_BY_WORKERS}
+MOST_FDS = 16
+LARGEST = 1 << 20  # bytes of what a process asks for; the kernel sends no more than a fifth of that at once
 
 
 @dataclass
@@ -77,8 +84,11 @@ class Child:
 
 def serve(owner: int) -> Job:
     """Forks children, and returns in each of them."""
-    for module in IMPORTED_LIGHT if LIGHT in os.environ else IMPORTED:
+    for module in next((IMPORTED_OF[kind] for kind in IMPORTED_OF if kind in os.environ), IMPORTED):
         importlib.import_module(module)
+    if WORKERS in os.environ:  # each child takes from its environment what Triton would read, and keeps torch out
+        sys.modules.pop(TRITON_WORKERS)
+        sys.modules.pop("torch")
     gc.collect()
     gc.freeze()  # else a child's collector copies all of it
     listening = socket.socket(fileno=os.dup(0))
@@ -116,7 +126,7 @@ def forked(connection: Any, events: selectors.BaseSelector) -> Job | None:
             key.fileobj.close() if isinstance(key.fileobj, socket.socket) else os.close(key.fd)
         for opened in (events, connection):
             opened.close()
-        take(streams)
+        take(streams, [0, 1, 2, *job.fds])
         return job
     for fd in streams:
         os.close(fd)
@@ -132,16 +142,19 @@ def forked(connection: Any, events: selectors.BaseSelector) -> Job | None:
 def read(connection: socket.socket, streams: list[int]) -> Job:
     """What a process asks for. streams: takes the three standard streams of the child. Raises OSError where the
     process ended before it had said it."""
-    said, fds, _, _ = socket.recv_fds(connection, LARGEST, 3)
+    said, fds, _, _ = socket.recv_fds(connection, LARGEST, MOST_FDS)
     streams += fds
     if len(fds) < 3:
         raise OSError("the connection ended")
     return Job(**json.loads(said))
 
 
-def take(streams: list[int]) -> None:
-    """streams: none of them below 3, which the server has open."""
-    for number, fd in enumerate(streams):
+def take(opened: list[int], numbers: list[int]) -> None:
+    """Gives what is opened these numbers."""
+    apart = [fcntl.fcntl(fd, fcntl.F_DUPFD, max(numbers) + 1) for fd in opened]
+    for fd in opened:
+        os.close(fd)
+    for fd, number in zip(apart, numbers, strict=True):
         os.dup2(fd, number)
         os.close(fd)
 
@@ -168,14 +181,18 @@ def become(job: Job) -> None:
     importlib.invalidate_caches()
     renew_streams()
     warm_python.install()
+    warm_python.install_workers()
     forget()
     end_by(run(job.argv))
 
 
 def paths(job: Job) -> list[str]:
     """What stands before the libraries in sys.path."""
+    given = list(filter(None, job.env.get("PYTHONPATH", "").split(os.pathsep)))
+    if job.argv[0] == "-c":  # and -P
+        return given
     first = job.folder if job.argv[0] == "-m" else os.path.dirname(os.path.join(job.folder, job.argv[0]))
-    return [first, *filter(None, job.env.get("PYTHONPATH", "").split(os.pathsep))]
+    return [first, *given]
 
 
 def can_be(job: Job) -> bool:
@@ -235,6 +252,9 @@ def run(argv: list[str]) -> int:
             sys.modules.pop(argv[1], None)
             sys.argv[:] = argv[1:]
             runpy._run_module_as_main(argv[1])  # type: ignore[attr-defined]
+        elif argv[0] == "-c":
+            sys.argv[:] = argv[:1]
+            exec(argv[1], vars(main))
         else:
             sys.argv[:] = argv
             vars(main).update(__file__=argv[0], __spec__=None)

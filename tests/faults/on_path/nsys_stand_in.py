@@ -7,7 +7,6 @@ NSYS_FAULT says what goes wrong: 'exits 1', 'hangs', 'writes nothing', 'half a f
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -30,6 +29,11 @@ def profile(arguments: list[str], fault: str) -> int:
         return 1
     at = arguments.index("-o")
     Path(arguments[at + 1] + ".nsys-rep").touch()
+    import subprocess  # takes as long to import as all of stats
+
+    import warm_python
+
+    warm_python.install()
     # As nsys does, the command gets a session of its own.
     status = subprocess.run(arguments[at + 2 :], start_new_session=True).returncode
     for second in range(3600) if fault == "hangs" else ():
@@ -72,8 +76,5 @@ def stats(arguments: list[str], fault: str) -> int:
 
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[2] / "helpers"))
-    import warm_python
-
-    warm_python.install()
     job = {"profile": profile, "stats": stats}[sys.argv[1]]
     sys.exit(job(sys.argv[2:], os.environ.get("NSYS_FAULT", "")))
