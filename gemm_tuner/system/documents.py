@@ -242,7 +242,12 @@ _PlainDumper.add_multi_representer(dict, _DUMPER.represent_dict)
 
 
 def write_text_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Write ``text`` to ``path`` as UTF-8; a reader sees the old file or the new one, never a part.
+    """Write ``text`` to ``path`` as UTF-8, as ``write_bytes_atomically``."""
+    write_bytes_atomically(path, text.encode("utf-8", errors="backslashreplace"))
+
+
+def write_bytes_atomically(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write ``content`` to ``path``; a reader sees the old file or the new one, never a part.
 
     Symbolic links are followed. Raises EnvironmentFault when the folder is missing or not writable, the disk is
     full, or ``path`` is not a regular file; then the old file is unchanged and no temporary file is left.
@@ -252,8 +257,8 @@ def write_text_atomically(path: str | os.PathLike[str], text: str) -> None:
     try:
         if target.exists() and not target.is_file():
             raise OSError("it is there already and is not a regular file")
-        with temporary.open("x", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-            file.write(text)
+        with temporary.open("xb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)

@@ -190,7 +190,7 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
     made = write_module(arguments.results, path, trust=trust, dry_run=arguments.check)
     for line in left_out_lines(made.left_out, verbose=arguments.verbose):
         print_line(shown.log, line)
-    for problem, text in made.remarks:
+    for problem, text in (*made.costs, *made.remarks):
         print_line(shown.log, f"{problem.key}: {text}")
     missing = [one.size for one in made.left_out]
     if arguments.json:
@@ -201,12 +201,15 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
             "path": str(path),
             "sizes": made.num_sizes,
             "left_out": [{"size": one.size, "reason": one.reason} for one in made.left_out],
+            "in_cute": made.num_cute,
+            "in_triton_instead": [{"size": problem.key, "reason": text} for problem, text in made.costs],
             "not_checked_on_gpu": [{"size": problem.key, "verified": text} for problem, text in made.remarks],
         }
         shown.out.print(json.dumps(document), markup=False, highlight=False, soft_wrap=True)
     else:
         state = "unchanged" if not made.differs else "would change" if arguments.check else "written"
-        line = f"{path}: {state}, {made.num_sizes} sizes" if made.num_sizes else NOTHING
+        in_cute = f", {made.num_cute} of them in CuTe DSL" if made.num_cute else ""
+        line = f"{path}: {state}, {made.num_sizes} sizes{in_cute}" if made.num_sizes else NOTHING
         print_line(shown.out, line)
     return closed(shown, missing, made.num_sizes + len(missing), differs=arguments.check and made.differs)
 

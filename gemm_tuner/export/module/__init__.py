@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Target
+from gemm_tuner.export.module import cute
+from gemm_tuner.export.module.objects import Object, objects_of
 from gemm_tuner.export.module.render import rendered
-from gemm_tuner.export.module.rows import Tuned, select
+from gemm_tuner.export.module.rows import Tuned, Winner, select, winner_fault, winners
 from gemm_tuner.export.offers import LeftOut, Trust, remark
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.space import space
 from gemm_tuner.store import results
-from gemm_tuner.system.documents import write_text_atomically
+from gemm_tuner.system.documents import write_bytes_atomically
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.installation import data_folder
 
@@ -27,6 +30,8 @@ class ModuleFile:
     differs:  the file did not exist, or had another text.
     left_out: the sizes of the results file that are not in the module.
     remarks:  (size, how it was checked) for those that were not checked on a GPU.
+    costs:    (size, how much slower its configuration in Triton is than its winner in CuTe DSL, and why it is taken).
+    num_cute: the sizes whose kernel is in CuTe DSL.
     """
 
     path: Path
@@ -34,6 +39,8 @@ class ModuleFile:
     left_out: tuple[LeftOut, ...]
     remarks: tuple[tuple[GemmProblem, str], ...] = ()
     differs: bool = False
+    costs: tuple[tuple[GemmProblem, str], ...] = ()
+    num_cute: int = 0
 
 
 def write_module(
@@ -44,7 +51,8 @@ def write_module(
     *,
     dry_run: bool = False,
 ) -> ModuleFile:
-    """Writes ``out``, a Python file with the tuned kernels of a results file and ``matmul``.
+    """Writes ``out``, a Python file with the tuned kernels of a results file and ``matmul``; beside it a folder with
+    the compiled kernels in CuTe DSL, if there are any.
 
     templates: folder of the kernel templates; None for the project's own.
     trust:     which rows to use in addition to those that were timed and checked on a GPU.
@@ -60,14 +68,39 @@ def write_module(
         raise UserError("has no row for a module: it holds no sizes", where=printable(results_path))
     if not tuned:
         return ModuleFile(out, 0, left_out)
-    header = _header(found, tuned)
-    text = rendered(templates or data_folder("templates"), tuned, left_out, header, target)
-    differs = not out.is_file() or out.read_text(encoding="utf-8") != text
-    if differs and not dry_run:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_text_atomically(out, text)
+    header, from_templates = _header(found, tuned), templates or data_folder("templates")
+    tuned, costs = with_winners(tuned, winners(found, tuned), from_templates, target)
+    folder = cute.folder_of(out)
+    files = {folder / one.winner.object.file: one.winner.object.image for one in tuned if one.winner}
+    files[out] = rendered(from_templates, tuned, left_out, header, target, folder.name).encode()
+    new = {path: content for path, content in files.items() if not path.is_file() or path.read_bytes() != content}
+    if not dry_run:
+        for path, content in new.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes_atomically(path, content)
     remarks = tuple((one.problem, remark(one.verified)) for one in tuned if remark(one.verified))
-    return ModuleFile(out, len(tuned), left_out, remarks, differs)
+    return ModuleFile(
+        out, len(tuned), left_out, remarks, bool(new), costs, sum(one.winner is not None for one in tuned)
+    )
+
+
+def with_winners(
+    tuned: tuple[Tuned, ...],
+    in_cute: list[tuple[Tuned, KernelConfig, float]],
+    templates: Path,
+    target: Target,
+) -> tuple[tuple[Tuned, ...], tuple[tuple[GemmProblem, str], ...]]:
+    """(the sizes, with their winners in CuTe DSL; (size, cost) for winners that could not be compiled)."""
+    fit = [(one.problem, config) for one, config, _ in in_cute if not winner_fault(one.problem)]
+    compiled = dict(zip((problem for problem, _ in fit), objects_of(fit, templates, target), strict=True))
+    found, costs = {one.problem: one for one in tuned}, []
+    for one, config, us in in_cute:
+        made = compiled.get(one.problem, winner_fault(one.problem))
+        if isinstance(made, Object):
+            found[one.problem] = replace(one, winner=Winner(config, us, made))
+        elif one.time_us:
+            costs.append((one.problem, f"in Triton, {one.time_us / us:.2f} times the time of {config.name}: {made}"))
+    return tuple(found.values()), tuple(costs)
 
 
 def _header(found: results.Results, tuned: tuple[Tuned, ...]) -> dict[str, str | int]:

@@ -13,7 +13,7 @@ import jinja2
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Target
-from gemm_tuner.export.module import sections
+from gemm_tuner.export.module import cute, sections
 from gemm_tuner.export.module.fallback import general_configs, pointer_fallback
 from gemm_tuner.export.module.rows import Tuned, default_outputs, with_bias_toggled
 from gemm_tuner.export.offers import LeftOut, remark
@@ -73,8 +73,9 @@ def rendered(
     left_out: tuple[LeftOut, ...],
     header: dict[str, str | int],
     target: Target,
+    folder: str = "",
 ) -> str:
-    """The module's text. header: of the rows in ``tuned``.
+    """The module's text. header: of the rows in ``tuned``. folder: the name of that of its kernels in CuTe DSL.
 
     Raises UserError for a template that is missing or does not render.
     """
@@ -85,7 +86,7 @@ def rendered(
     fallbacks = {
         one.config: found for one in tuned if (found := pointer_fallback(one.problem, one.config, target)) is not None
     }
-    space = sections.merge(_sections(templates, kinds, target))
+    space = sections.merge([*_sections(templates, kinds, target), *cute.sections_of(templates, tuned, target)])
     general = (config for kind in kinds for config in kind.general)
     configs = dict.fromkeys((*(one.config for one in tuned), *fallbacks.values(), *general))
     predicted = [one.problem.key for one in tuned if one.source == "predicted"]
@@ -110,6 +111,7 @@ def rendered(
         "most_waves": MOST_WAVES,
         "general_distance": GENERAL_DISTANCE,
         "largest_side": LARGEST_SIDE,
+        "cute": cute.fields(tuned, space, folder, _config_fields),
     }
     # All torch operators of a process share a namespace, so every module needs its own operator names.
     sha = hashlib.sha256(repr((fields, space.text)).encode()).hexdigest()

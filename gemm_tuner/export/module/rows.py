@@ -7,20 +7,32 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gemm_tuner.core.records import Verified
+from gemm_tuner.export.module.objects import Object
 from gemm_tuner.export.offers import LeftOut, Trust, known_wrong
-from gemm_tuner.gemm.config import KernelConfig
+from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.families.family import family_of, known_families
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.store.results import Results
+from gemm_tuner.store.results import Results, Row
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """A winner in CuTe DSL. time_us: measured, in the finals of its substitute. object: what was compiled of it."""
+
+    config: KernelConfig
+    time_us: float
+    object: Object
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
     """A size of the module.
 
-    time_us:  measured time, else predicted time; None if unknown.
+    config:   in Triton; a winner's substitute if the winner is in CuTe DSL.
+    time_us:  of config: measured time, else predicted time; None if unknown.
     verified: how its result was checked.
     source:   of its time: measured, replayed or predicted; "" if unknown.
+    winner:   if in CuTe DSL, and the module has its kernel.
     """
 
     problem: GemmProblem
@@ -28,6 +40,7 @@ class Tuned:
     time_us: float | None
     verified: Verified = Verified.TRUE
     source: str = "measured"
+    winner: Winner | None = None
 
     @property
     def product(self) -> GemmProblem:
@@ -58,25 +71,53 @@ def with_bias_toggled(epilogue: str) -> str:
 def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftOut, ...]]:
     """(rows of the module, each size once; all others, with the reason).
 
-    Rows that ``trust`` does not accept and sizes without a configuration are left out.
+    Rows that ``trust`` does not accept and sizes without a configuration are left out. Rows of a winner in CuTe DSL get
+    their substitute; ``winners`` has the winners.
     """
     tuned: dict[GemmProblem, Tuned] = {}
     left_out = [LeftOut(problem.key, "", f"was not tuned: {reason}") for problem, reason in found.without_config]
     for row in found.rows:
         source = found.source_of(row)
         reason = known_wrong(row) or trust.fault(row.verified, source)
-        if not reason and row.config is not None and family_of(row.config.family).language != "triton":
-            language = family_of(row.config.family).language
-            others = ",".join(name for name, one in known_families().items() if one.language == "triton")
-            reason = f"is in {language}, which a module does not hold; tuned with --families {others} it is in Triton"
+        if not reason and row.config is not None and is_optional(row):
+            reason = _substitute_fault(row, trust, source)
         if not reason and row.gemm in tuned:
             reason = "is in the results file twice"
         if reason:
             left_out.append(LeftOut(row.gemm.key, "", reason))
+        elif row.substitute is not None and is_optional(row):
+            one = row.substitute
+            tuned[row.gemm] = Tuned(row.gemm, tile(one.config), one.time_us, one.verified, source)
         elif row.config is not None:
             time_us = row.facts.get("median_us", row.facts.get("predicted_us"))
             tuned[row.gemm] = Tuned(row.gemm, row.tile, time_us, row.verified, source)
     return tuple(tuned.values()), tuple(left_out)
+
+
+def is_optional(row: Row) -> bool:
+    """Whether a row's configuration is in another language than Triton."""
+    return row.config is not None and family_of(row.config.family).language != "triton"
+
+
+def _substitute_fault(row: Row, trust: Trust, source: str) -> str:
+    """Why a row's substitute may not be exported; "" if it may."""
+    if row.substitute is not None:
+        return trust.fault(row.substitute.verified, source)
+    others = ",".join(name for name, one in known_families().items() if one.language == "triton")
+    return f"is in cute and its row has no substitute; tuned with --families {others} it is in Triton"
+
+
+def winners(found: Results, tuned: Iterable[Tuned]) -> list[tuple[Tuned, KernelConfig, float]]:
+    """(size, winner, its microseconds) of the sizes whose configuration is a substitute."""
+    rows = {row.problem: row for row in found.rows if is_optional(row)}
+    mine = [(one, rows[one.problem]) for one in tuned if one.problem in rows]
+    return [(one, row.tile, row.facts["median_us"]) for one, row in mine if "median_us" in row.facts]
+
+
+def winner_fault(problem: GemmProblem) -> str:
+    """Why a module cannot launch a size's winner in CuTe DSL; "" if it can."""
+    with_scales = problem.batch > 1 and problem.scaling != "none"
+    return "a module launches no batches with scales in CuTe DSL" if with_scales else ""
 
 
 def default_outputs(tuned: Iterable[Tuned]) -> dict[tuple[str, str], tuple[str, str]]:

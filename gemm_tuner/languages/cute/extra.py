@@ -10,10 +10,16 @@ from gemm_tuner.languages.cute.library import RUNTIME_VARIABLE
 
 # As in setup.cfg: both change their interfaces from version to version.
 PINNED = {"nvidia-cutlass-dsl": "4.8.1", "quack-kernels": "0.6.5"}
+LAUNCHED_THROUGH = "apache-tvm-ffi==0.1.15.post2"
 MADE_WITH = f"# {', '.join(f'{name} {version}' for name, version in PINNED.items())}\n"
 BRINGS = (
     "pip install 'gemm-tuner[cute]' (NVIDIA's proprietary licence) adds kernels with 0.96 to 1.16 times the speed of "
     "torch.mm (H200, 10 sizes)"
+)
+# Of a machine that launches compiled kernels only.
+NEEDS = (
+    f"pip install 'nvidia-cutlass-dsl[cu13]=={PINNED['nvidia-cutlass-dsl']}' '{LAUNCHED_THROUGH}' "
+    "(NVIDIA's proprietary licence)"
 )
 
 

@@ -1,0 +1,170 @@
+"""The exported module with winners in CuTe DSL: their compiled kernels beside it, a substitute where they cannot run.
+
+Stand-ins launch on the CPU; Triton's kernels run in the interpreter. tests/gpu/test_cute_on_gpu.py is for the GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+from result_files import write_choices
+from test_module_export import HEADER, choice
+
+from gemm_tuner.cli.main import main
+from gemm_tuner.compile.compile_tasks import write_scripts
+from gemm_tuner.core.choice import Choice, Substitute
+from gemm_tuner.core.language import language_of
+from gemm_tuner.core.records import Verified
+from gemm_tuner.export.module import write_module
+from gemm_tuner.export.offers import Trust
+from gemm_tuner.gemm.config import KernelConfig
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.languages import kernel_cache
+from gemm_tuner.languages.cute import extra, library
+from gemm_tuner.languages.cute.source import Source
+from gemm_tuner.languages.scripts import load_script
+
+STAND_IN = samples.ROOT / "tests" / "helpers" / "tvm_ffi_stand_in"
+FP16 = {"dtype_a": "fp16", "dtype_b": "fp16", "dtype_c": "fp16"}
+SIZE = replace(samples.problem(64, 48, 64), **FP16)
+BIASED = replace(samples.problem(64, 32, 64), **FP16, bias=True, alpha=2.0)
+SPLIT, UNEQUAL = (replace(samples.problem(40, 24, k), **FP16) for k in (96, 200))
+WINNER = KernelConfig("gemm_cute", 64, 48, 64, 8, 1, 0, 0, CLUSTER_M=2)
+SLOWER = samples.config(BLOCK_SIZE_M=16, BLOCK_SIZE_N=16, BLOCK_SIZE_K=32)
+WINNERS = {
+    SIZE: WINNER,
+    BIASED: replace(WINNER, SWAP_AB=1),
+    SPLIT: replace(WINNER, SPLIT_K=3),
+    UNEQUAL: replace(WINNER, SPLIT_K=3, SWAP_AB=1),
+}
+RUN = """
+import json, sys, warnings
+import torch, tuned_gemm
+tuned_gemm._check_device = lambda tensors: None
+tuned_gemm._INTERPRETED = False  # else no kernel is launched but Triton's
+wrong, cute = [], []
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for M, N, K, biased in json.loads(sys.argv[1]):
+        a, b = torch.randn(M, K).half(), torch.randn(K, N).half()
+        more = {"bias": torch.randn(N).half(), "alpha": 2.0} if biased else {}
+        for _ in range(2):
+            c = tuned_gemm.matmul(a, b, **more)
+        expected = (2.0 if biased else 1.0) * (a.float() @ b.float()) + (more["bias"].float() if biased else 0)
+        if not torch.allclose(c.float(), expected, atol=0.1, rtol=0.01):
+            wrong.append([M, N, K])
+calls = list(sys.modules["tvm_ffi"].CALLS) if "tvm_ffi" in sys.modules else []
+said = [str(one.message) for one in caught if "CuTe" in str(one.message)]
+print(json.dumps({"wrong": wrong, "calls": calls, "said": said}))
+"""
+
+
+def row(problem: GemmProblem, config: KernelConfig, us: float = 10.0, **substitute: Any) -> Choice:
+    other = Substitute(SLOWER, 12.5, Verified.TRUE)
+    return replace(choice(problem, config), median_us=us, substitute=replace(other, **substitute))
+
+
+@pytest.fixture
+def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(extra, "installed", dict)
+    monkeypatch.delenv(library.RUNTIME_VARIABLE, raising=False)
+    path = tmp_path / "tuned.yaml"
+    rows = [row(problem, config) for problem, config in WINNERS.items()]
+    write_choices(path, replace(HEADER), [*rows, choice(replace(SIZE, m=256), SLOWER)])
+    return path
+
+
+def compiled_before(tmp_path: Path) -> None:
+    """What a run leaves in the user's cache."""
+    target = samples.device("sm_90").target
+    cache = kernel_cache.folder(language_of("triton").cache_name(samples.TEMPLATES), tmp_path)
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    scripts = write_scripts(samples.TEMPLATES, folder, list(WINNERS.items()), target)
+    for problem, config in WINNERS.items():
+        script = load_script(str(folder / scripts[config.family, problem.signature].file))
+        size = problem.m, problem.n, problem.k, problem.batch
+        source = Source.of(script.kernel_of(script.CONFIGS[config.name], size))
+        library.put(cache, source.entry, ((library.NEEDS, b"{}"), (library.LIBRARY, source.name.encode())))
+
+
+def sizes_of(problems: Sequence[GemmProblem]) -> str:
+    return json.dumps([[p.m, p.n, p.k, p.bias] for p in problems])
+
+
+def run(module: Path, problems: Sequence[GemmProblem], **env: str) -> dict[str, Any]:
+    path = os.pathsep.join([str(module.parent), *([env.pop("path")] if "path" in env else [])])
+    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path, **env}
+    done = subprocess.run([sys.executable, "-c", RUN, sizes_of(problems)], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_winners_are_launched_from_beside_the_module_and_replaced_where_they_cannot_be(
+    tuned: Path, tmp_path: Path
+) -> None:
+    compiled_before(tmp_path)
+    made = write_module(tuned, tmp_path / "out" / "tuned_gemm.py")
+    assert (made.num_sizes, made.num_cute, made.left_out, made.costs) == (5, 4, (), ())
+    objects = sorted(path.name for path in (tmp_path / "out" / "tuned_gemm_cute").iterdir())
+    assert len(objects) == 4 and all(name.startswith("gemm_cute_") for name in objects)
+    assert not [path for path in (tmp_path / "out").rglob("*") if library.RUNTIME in path.name]
+    other = replace(SIZE, k=128)
+    everything = [*WINNERS, other]
+    found = run(made.path, everything, path=str(STAND_IN), **{library.RUNTIME_VARIABLE: "libm.so.6"})
+    assert found["wrong"] == [] and found["said"] == []
+    assert sorted(found["calls"]) == sorted(2 * [name.rpartition("_")[0] for name in objects])  # not for the other
+    # Without the launching package, without the runtime, without the libraries: once said, and right all the same.
+    without = [
+        run(made.path, everything),
+        run(made.path, everything, path=str(STAND_IN), **{library.RUNTIME_VARIABLE: str(tmp_path / "none.so")}),
+    ]
+    for path in (tmp_path / "out" / "tuned_gemm_cute").iterdir():
+        path.unlink()
+    without.append(run(made.path, [SIZE], path=str(STAND_IN), **{library.RUNTIME_VARIABLE: "libm.so.6"}))
+    for one in without:
+        assert one["wrong"] == [] and one["calls"] == []
+        (said,) = one["said"]
+        assert "1.25 to 1.25 times" in said
+
+
+def test_without_compiled_kernels_the_module_takes_substitutes_and_says_what_they_cost(
+    tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", str(tuned), "--to", "module", "-o", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr()
+    costs = [line for line in said.err.splitlines() if "times the time of gemm_cute" in line]
+    assert len(costs) == 4 and all("1.25 times" in line and "pip install" in line for line in costs)
+    assert not (tmp_path / "out" / "tuned_gemm_cute").exists()
+    assert "CuTe" not in (tmp_path / "out" / "tuned_gemm.py").read_text(encoding="utf-8")
+
+
+def test_the_same_module_again_is_unchanged_and_a_lost_library_is_written_anew(tuned: Path, tmp_path: Path) -> None:
+    compiled_before(tmp_path)
+    out = tmp_path / "out" / "tuned_gemm.py"
+    assert write_module(tuned, out, dry_run=True).differs and not out.parent.exists()
+    assert write_module(tuned, out).differs and not write_module(tuned, out).differs
+    gone = next((tmp_path / "out" / "tuned_gemm_cute").iterdir())
+    gone.unlink()
+    assert write_module(tuned, out, dry_run=True).differs and not gone.exists()
+    assert write_module(tuned, out).differs and gone.exists()
+
+
+def test_a_substitute_that_may_not_be_exported_leaves_its_size_out(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.yaml"
+    rows = [row(SIZE, WINNER, verified=Verified.FALSE), choice(SPLIT, WINNERS[SPLIT]), choice(replace(SIZE, m=256))]
+    write_choices(path, replace(HEADER), rows)
+    made = write_module(path, tmp_path / "module.py", trust=Trust())
+    assert made.num_sizes == 1 and [one.size for one in made.left_out] == [SIZE.key, SPLIT.key]
+    assert "no substitute" in made.left_out[1].reason
