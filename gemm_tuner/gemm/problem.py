@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Problem
+from gemm_tuner.system.conversion import converted
 
 
 class Layout(str, Enum):
@@ -168,7 +169,7 @@ class GemmProblem:
         if unknown or not {"m", "n", "k"} <= values.keys():
             raise ValueError(f"has an unknown key, {str(unknown[0])[:60]!r}" if unknown else "lacks m, n or k")
         try:
-            return msgspec.convert(values, cls)
+            return converted(values, cls)
         except msgspec.ValidationError as error:
             key = str(error).partition("`$.")[2].rstrip("`")
             raise ValueError(f"{key} is {repr(values[key])[:60]}, which no problem has") from None

@@ -12,6 +12,7 @@ from gemm_tuner.core.records import Device
 from gemm_tuner.hosts.module_sources import Modules
 from gemm_tuner.kernels.kernel_spec import KernelSpec
 from gemm_tuner.kernels.problem import KernelProblem, tuples
+from gemm_tuner.system.conversion import converted
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ class HostProblem(KernelProblem):
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> HostProblem:
         try:
-            found = msgspec.convert(row, _Row)
-            spec = msgspec.convert(tuples(found.text), HostSpec) if found.text is not None else None
+            found = converted(row, _Row)
+            spec = converted(tuples(found.text), HostSpec) if found.text is not None else None
         except msgspec.ValidationError as error:
             raise ValueError(str(error)) from error
         return cls(found.kernel, found.spec, tuple(found.case.items()), spec, device=found.device)

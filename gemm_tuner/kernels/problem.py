@@ -13,6 +13,7 @@ import msgspec
 
 from gemm_tuner.kernels.expressions import Expression
 from gemm_tuner.kernels.kernel_spec import Case, KernelSpec, Scalar
+from gemm_tuner.system.conversion import converted
 
 UNSAFE = re.compile(r"[^A-Za-z0-9.]+")
 SHA_DIGITS = 12
@@ -88,8 +89,8 @@ class KernelProblem:
     def from_dict(cls, row: Mapping[str, Any]) -> KernelProblem:
         """The inverse of ``to_dict`` and ``row``, without ``kind``. Raises ValueError for an invalid row."""
         try:
-            found = msgspec.convert(row, _Row)
-            spec = msgspec.convert(tuples(found.text), KernelSpec) if found.text is not None else None
+            found = converted(row, _Row)
+            spec = converted(tuples(found.text), KernelSpec) if found.text is not None else None
         except msgspec.ValidationError as error:
             raise ValueError(str(error)) from error
         return cls(found.kernel, found.spec, tuple(found.case.items()), spec, found.num_sms)

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.system.conversion import decoded
 from gemm_tuner.system.documents import write_text_atomically
 
 # A file in the folder of compiled kernels, which all runs on this machine share.
@@ -63,7 +64,7 @@ class Costs:
     def __post_init__(self) -> None:
         if self.path:
             with contextlib.suppress(OSError, msgspec.DecodeError):
-                self.points = msgspec.json.decode(self.path.read_bytes(), type=dict[str, list[tuple[float, float]]])
+                self.points = decoded(self.path.read_bytes(), dict[str, list[tuple[float, float]]])
 
     def add(self, kind: str, count: float, seconds: float) -> None:
         self.points[kind] = [*self.points.get(kind, []), (float(count), seconds)][-REMEMBERED:]

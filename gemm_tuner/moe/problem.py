@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.kernels.taken import TakenKernel
+from gemm_tuner.system.conversion import converted
 
 MAX_DIMENSION = 2**24
 MOST_ROUTED = 2**26  # tokens times experts
@@ -158,7 +159,7 @@ class MoeProblem:
     def from_dict(cls, row: Mapping[str, Any]) -> MoeProblem:
         """The inverse of ``to_dict`` and ``row``, without ``kind``. Raises ValueError for an invalid row."""
         try:
-            fields = msgspec.structs.asdict(msgspec.convert(dict(row), _Row))
+            fields = msgspec.structs.asdict(converted(dict(row), _Row))
         except msgspec.ValidationError as error:
             raise ValueError(str(error)) from error
         kernel = fields.pop("kernel")

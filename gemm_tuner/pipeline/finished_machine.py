@@ -21,6 +21,7 @@ from gemm_tuner.pipeline.run_identity import job_key
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.store import run_folder
 from gemm_tuner.system import nvml
+from gemm_tuner.system.conversion import decoded
 from gemm_tuner.system.documents import write_text_atomically
 
 FILE = "machine.json"
@@ -54,7 +55,7 @@ def recall(settings: Settings) -> Machine | None:
 def _read(path: Path) -> Machine | None:
     """The saved machine; None if the file is missing, unreadable, or for other GPUs, versions or variables."""
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+        kept = decoded(path.read_bytes(), _Kept)
     except (OSError, msgspec.DecodeError):
         return None
     gpus = kept.machine.gpus

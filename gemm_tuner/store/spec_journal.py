@@ -13,6 +13,7 @@ import msgspec
 from gemm_tuner.core.errors import FREE_SPACE, CannotWrite, EnvironmentFault
 from gemm_tuner.kernels.attempt import Outcome
 from gemm_tuner.kernels.program_spec import ProgramSpec
+from gemm_tuner.system.conversion import decoded
 from gemm_tuner.system.run_lock import RunLock
 
 FILE = "runs.jsonl"
@@ -82,7 +83,7 @@ def _read(path: Path) -> list[Line]:
     lines = []
     for text in path.read_bytes().splitlines():
         try:
-            lines.append(msgspec.json.decode(text, type=Line))
+            lines.append(decoded(text, Line))
         except msgspec.DecodeError:
             continue
     return lines

@@ -26,6 +26,7 @@ from gemm_tuner.surface.job import JOB, JOURNAL, SCREEN, Begun, Event, Finished,
 from gemm_tuner.surface.judge import Judge, fill_with_nan
 from gemm_tuner.surface.records import Call, Config
 from gemm_tuner.surface.session import Session
+from gemm_tuner.system.conversion import decoded
 from gemm_tuner.system.processes import exit_with_tuner
 
 EXIT_STICKY = 75
@@ -154,7 +155,7 @@ def _scope(job: Job, number: int) -> Any:
 
 def main(folder: Path) -> int:
     exit_with_tuner()
-    job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
+    job = decoded((folder / JOB).read_bytes(), Job)
     with (folder / JOURNAL).open("wb") as stream:
         journal = Journal(stream)
         if not (screen if job.stage == SCREEN else finals)(job, journal):

@@ -14,6 +14,7 @@ from gemm_tuner.kernels.problem import tuples
 from gemm_tuner.languages.cute import library
 from gemm_tuner.languages.cute.compiler import Needs
 from gemm_tuner.surface.par_compile import Compiled
+from gemm_tuner.system.conversion import decoded
 
 
 def save_compiled(compiled: Iterable[Compiled], path: Path | str) -> None:
@@ -24,7 +25,7 @@ def save_compiled(compiled: Iterable[Compiled], path: Path | str) -> None:
 def read_compiled(path: Path | str) -> list[Compiled]:
     """Reads what ``save_compiled`` wrote; lists in configurations become tuples. Raises UserError for another file."""
     try:
-        found = msgspec.json.decode(Path(path).read_bytes(), type=list[Compiled])
+        found: list[Compiled] = decoded(Path(path).read_bytes(), list[Compiled])
     except (OSError, msgspec.MsgspecError) as error:
         raise UserError(f"holds no compiled kernels: {error}", where=str(path), hint="gt.save_compiled") from error
     for one in found:

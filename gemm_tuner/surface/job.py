@@ -18,6 +18,7 @@ import msgspec
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.surface.records import Check, Config, Effort, Row
+from gemm_tuner.system.conversion import decoded
 
 JOB, JOURNAL = "job.json", "journal.jsonl"
 SCREEN, FINALS = "screen", "finals"
@@ -120,7 +121,7 @@ def _text(value: Any) -> Any:
 def read_events(path: Path) -> Iterator[Event]:
     """The events whose lines are whole."""
     for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else ():
-        yield msgspec.json.decode(line, type=Event)
+        yield decoded(line, Event)
 
 
 def named_check(check: Check) -> NamedCheck:

@@ -18,6 +18,7 @@ from msgspec import Meta
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Problem
 from gemm_tuner.core.workload import problem_from_dict
+from gemm_tuner.system.conversion import converted
 from gemm_tuner.system.documents import LARGEST_INT, refuse_unknown, show
 from gemm_tuner.system.input_files import printable, read_text
 
@@ -92,7 +93,7 @@ def record_of(kind: type[Record], value: Any, where: str) -> Record:
     Fields of type Problem are decoded by their kind. Raises UserError naming the field, also for an unknown field.
     """
     try:
-        record = msgspec.convert(value, kind, dec_hook=_problem)
+        record = converted(value, kind, dec_hook=_problem)
     except msgspec.ValidationError as error:
         raise _fault(str(error), value, where) from None
     except UnicodeEncodeError:  # in a key: msgspec compares these in UTF-8
