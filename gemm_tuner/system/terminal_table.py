@@ -153,5 +153,19 @@ def _table(chosen: Sequence[_Shown], widths: Sequence[int], gap: int) -> Table:
         justify: Literal["right", "left"] = "right" if one.column.is_number else "left"
         table.add_column(one.column.title, justify=justify, width=width, overflow="fold")
     for cells in zip(*(one.cells for one in chosen), strict=True):
-        table.add_row(*cells)
+        table.add_row(*(_parted(cell, width) for cell, width in zip(cells, widths, strict=True)))
     return table
+
+
+def _parted(text: Text, width: int) -> Text:
+    """Text whose words that are wider than ``width`` are broken at underscores, if possible behind a field of a
+    configuration's name, such as num_warps4. rich would break them anywhere."""
+    breaks = list[int]()
+    for word in re.finditer(r"\S+", text.plain):
+        start = word.start()
+        while word.end() - start > width:
+            ends = [found.end() for found in re.finditer("_", text.plain[start : start + width])]
+            fields = [end for end in ends if text.plain[start + end - 2].isdigit()]
+            start += (fields or ends or [width])[-1]
+            breaks.append(start)
+    return Text("\n").join(text.divide(breaks)) if breaks else text

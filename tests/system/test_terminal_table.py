@@ -46,6 +46,16 @@ def test_a_long_word_is_folded_and_not_cut() -> None:
     assert "".join(lines).count("x") == 100
 
 
+def test_a_configurations_name_is_broken_behind_fields() -> None:
+    name = "my_rows_BLOCK_M64_BLOCK_N32_num_warps4_num_stages2"
+    lines, _ = printed(46, [(f"of {name}", "1.00", "", "")])
+    words = [word for line in lines[2:] for word in line.split() if word != "1.00"]
+    assert "".join(words) == f"of{name}" and len(words) == 3
+    assert all(word.endswith("_") and word[-2].isdigit() for word in words[1:-1])
+    blocks = printed(12, [("a_b_c_d_e_f_g_h_i_j_k_l", "1", "", "")])[0][2:]
+    assert "".join("".join(blocks).replace(" 1", "").split()) == "a_b_c_d_e_f_g_h_i_j_k_l"
+
+
 def test_a_column_that_holds_nothing_is_not_shown() -> None:
     rows = [(name, us, "", seldom) for name, us, _, seldom in ROWS]
     for width in (0, 200):
