@@ -149,6 +149,8 @@ def certain_rows(seen: list[str], expected: list[str]) -> dict[int, int] | None:
     ``seen`` is ``expected`` with some rows lost; None if it is not a subsequence. Greedy matching from the front gives
     each row its earliest possible place, and from the back its latest. If both are equal, the assignment is certain.
     """
+    if seen == expected:  # nothing lost
+        return {at: at for at in range(len(seen))}
     first = _earliest(seen, expected)
     if first is None:
         return None

@@ -132,8 +132,11 @@ def time_plan(
         if part.probe:
             (where / PROBE).touch()
         failed, started = "", time.time()
+        journal: list[Event] = []
         try:
-            stage.take(part, where, start(part.plan, where))
+            ended = start(part.plan, where)
+            journal = read_journal(where / "journal.jsonl")
+            stage.take(part, where, ended, journal)
         except CannotWrite:
             raise
         except NotBegun:
@@ -144,10 +147,10 @@ def time_plan(
                 if isinstance(fault, TraceError):
                     raise with_another_tool(fault, profiler) from fault
                 raise
+            journal = journal or read_journal(where / "journal.jsonl")
             failed = f"{part.plan.stage}: the next starts are shorter, because {fault.one_line()}"
             (where / ACCOUNTED).touch()
             stage.parts.extendleft(reversed([replace(part, plan=half, last_try=True) for half in halves(part.plan)]))
-        journal = read_journal(where / "journal.jsonl")
         stage.note_phases(phases_of(journal, started, time.time()))
         if lost := ended_in(part.plan, journal) - stage.run.timings.keys():
             on_event(part.plan.work[0].problem, Again(len(lost), failed))
@@ -174,7 +177,7 @@ class Stage:
     crashes: Counter[Key] = field(default_factory=Counter)
     probed: dict[Problem, int] = field(default_factory=dict)
 
-    def take(self, part: Part, where: Path, ended: Ended) -> None:
+    def take(self, part: Part, where: Path, ended: Ended, journal: Sequence[Event]) -> None:
         """Records the results of a start and queues the remaining entries of its part.
 
         Raises EnvironmentFault if the profiler failed or wrote nothing usable.
@@ -184,7 +187,6 @@ class Stage:
         never. A retried start is not marked, so that a resumed run still knows which configuration was running. Probes
         are queued before the part itself, so that it is timed again only when the configuration to leave out is known.
         """
-        journal = read_journal(where / "journal.jsonl")
         if any(isinstance(e, Finished) for e in journal):
             if ended.exit_status != 0:
                 raise profiler_failed(self.profiler, ended)

@@ -88,6 +88,11 @@ def to_frame(path: Path, dispatches: Iterable[Dispatch]) -> pd.DataFrame:
         raise no_kernels(path)
     if len(frame) > MAX_ROWS:
         raise unreadable(path, None, "the file lists too many kernels", accepted=f"up to {MAX_ROWS}")
+    return in_time_order(frame)
+
+
+def in_time_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table of TRACE_COLUMNS with their types, sorted by start, name suffixes removed."""
     bare_names = {name: KERNEL_SUFFIX.sub("", name) for name in frame["kernel_name"].unique()}
     frame["kernel_name"] = frame["kernel_name"].map(bare_names)
     frame = frame.astype(dict(zip(TRACE_COLUMNS, ("str", "int64", "float64", "str", "str"), strict=True)))

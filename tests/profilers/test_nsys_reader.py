@@ -8,11 +8,30 @@ import pandas as pd
 import pytest
 from trace_samples import DATA, NSYS, lines_of, refusal, write
 
-from gemm_tuner.profilers import base, nsys
+from gemm_tuner.profilers import base, nsys, tables
+from gemm_tuner.profilers.plain_tables import read_plain
 
 
 def nsys_rows(*rows: str, unit: str = "ns") -> list[str]:
     return [f"Start ({unit}),Duration ({unit}),GrdX,Name", *rows]
+
+
+@pytest.mark.parametrize("rows", [NSYS, "nsys_2026.3.1_cuda_gpu_trace.csv"])
+def test_a_whole_file_is_read_at_once_as_field_by_field(rows: str) -> None:
+    at_once = read_plain(DATA / rows, nsys.IN_NANOSECONDS)
+    by_field = base.to_frame(DATA / rows, tables.refuse_repeated(nsys.dispatches(DATA / rows)))
+    assert at_once is not None
+    pd.testing.assert_frame_equal(at_once, by_field)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    ["1,2,8,k,9", "1,2,8", "1,2,8,k", "1,-2,8,k", "1,2,8.5,k", '1,2,8,f<"x">', "1,2,8,7", "1,2,8,none", "==NOTE=="],
+)
+def test_a_file_with_one_odd_line_is_read_field_by_field(tmp_path: Path, odd: str) -> None:
+    rows = nsys_rows("1,2,8,k", '2,2,8,"void f<a, b>"', odd)
+    assert read_plain(write(tmp_path, rows[:-1]), nsys.IN_NANOSECONDS) is not None
+    assert read_plain(write(tmp_path, rows), nsys.IN_NANOSECONDS) is None
 
 
 def test_console_output_with_preamble_and_several_reports(tmp_path: Path) -> None:
