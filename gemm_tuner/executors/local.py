@@ -72,9 +72,10 @@ class LocalExecutor(Executor):
 
     def _live(self, gpu: int, under: Profiler) -> LiveLauncher:
         shares = under.runs_beside_others and self.shares_gpus()
-        return LiveLauncher(
+        launcher = LiveLauncher(
             *(self.language, under, self.folder.cache, self.folder.scripts, self.target.backend, gpu),
             wind_down=self.wind_down,
             launch_limit_s=self.launch_limit_s,
             turn=self.folder.raw / f"gpu{gpu}.turn" if shares else None,
         )
+        return launcher.starting_ahead(self.folder.raw / f"gpu{gpu}-ahead") if shares else launcher

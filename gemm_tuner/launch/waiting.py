@@ -1,8 +1,9 @@
-"""``python waiting.py LANGUAGE SCRIPTS_DIR``: a launcher that is started before there is a plan. It
-imports what takes seconds, then reads the path of one plan from standard input and executes it."""
+"""``python waiting.py LANGUAGE SCRIPTS_DIR``: a launcher that is started before there is a plan. It imports what takes
+seconds, then reads the path of one plan from standard input or a named pipe, and executes it."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib
 import sys
@@ -14,14 +15,22 @@ from gemm_tuner.system.processes import exit_with_tuner
 
 
 def main(argv: list[str]) -> int:
-    language, scripts_dir = argv
-    sys.path[0] = scripts_dir  # as of the script that it stands in for
+    parser = argparse.ArgumentParser(description="Wait for one plan, and run its kernels.")
+    parser.add_argument("language", help="the package of the kernels' language")
+    parser.add_argument("scripts_dir", type=Path, help="the folder of the plan's scripts")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="where the plan will run")
+    parser.add_argument("--pipe", type=Path, help="a named pipe to read from in place of standard input")
+    parser.add_argument("--turn", help="as of a launcher that is started with its plan")
+    arguments = parser.parse_args(argv)
+    sys.path[0] = str(arguments.scripts_dir)  # as of the script that it stands in for
     exit_with_tuner()
-    processor_of("cpu")  # imports torch
+    processor_of(arguments.device)  # imports torch, if the device needs it
     with contextlib.suppress(ImportError):  # a language need not be a package of Python
-        importlib.import_module(language)
-    plan = sys.stdin.readline().rstrip("\n")
-    return launcher.main(["--plan", plan], str(Path(scripts_dir))) if plan else 0
+        importlib.import_module(arguments.language)
+    with arguments.pipe.open() if arguments.pipe else contextlib.nullcontext(sys.stdin) as stream:
+        plan = stream.readline().rstrip("\n")
+    turn = ["--turn", arguments.turn] if arguments.turn else []
+    return launcher.main(["--plan", plan, *turn], str(arguments.scripts_dir)) if plan else 0
 
 
 if __name__ == "__main__":

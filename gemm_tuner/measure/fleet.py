@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -50,6 +51,19 @@ class Fleet:
         """Lets all launchers start what takes time before they are needed."""
         for gpu in self.alive():
             self.launchers[gpu].prepare()
+
+    def prepare_finals(self, count: int) -> None:
+        """Lets ``count`` launchers on each GPU wait for the plan of a finals process, as far as launchers can."""
+        for gpu in self.alive():
+            self.launchers[gpu].prepare_finals(count)
+
+    @contextmanager
+    def starting_ahead(self) -> Iterator[None]:
+        """Ends the launchers that then still wait for a plan of finals."""
+        try:
+            yield
+        finally:
+            self.prepare_finals(0)
 
     def alive(self) -> list[int]:
         return [index for index in range(len(self.launchers)) if index not in self.dead]

@@ -54,6 +54,10 @@ class Timer(Protocol):
 class Launcher(Timer, Checker, Protocol):
     """A GPU, or a recording of one."""
 
+    def prepare_finals(self, count: int) -> None:
+        """Starts or ends processes for plans of finals, without touching the GPU, so that ``count`` wait for one."""
+        return None
+
     @property
     def overlaps(self) -> bool:
         """Whether several threads may call ``timings`` at once: what surrounds the work on the GPU then overlaps."""

@@ -16,14 +16,13 @@ from gemm_tuner.measure.launcher import HostChecker, Launcher
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.profiler_faults import profiler_failed
 from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.measure.starts_ahead import StartsAhead
 from gemm_tuner.measure.supervise import Control, check_plan, watch
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.system import carried_files
 from gemm_tuner.system.installation import IMPORT_ROOT
-from gemm_tuner.system.processes import Ended, Watched
+from gemm_tuner.system.processes import Ended
 
-# By its path: with -m, what lies in the user's folder would take the place of modules that it imports.
-WAITING = IMPORT_ROOT / "gemm_tuner" / "launch" / "waiting.py"
 # Time limit of one configuration: its first launch, which may load the kernel, and a few calls.
 LAUNCH_LIMIT_S = 60.0
 
@@ -35,6 +34,7 @@ class LiveLauncher(Control, Launcher):
     backend:     of the target: "cuda", "hip" or "cpu".
     scripts_dir: folder of the scripts that plans name.
     turn:        a file that launchers lock while they use the GPU, so that several may be started at once; else None.
+    ahead:       launchers that wait for their plan; None if they are started with it.
     """
 
     language: Language
@@ -45,11 +45,26 @@ class LiveLauncher(Control, Launcher):
     gpu: int = 0
     launch_limit_s: float = field(default=LAUNCH_LIMIT_S, kw_only=True)
     turn: Path | None = field(default=None, kw_only=True)
+    ahead: StartsAhead | None = field(default=None, kw_only=True)
 
     @property
     def overlaps(self) -> bool:
         """Whether several threads may call ``timings`` at once; their launchers then take turns on the GPU."""
         return self.turn is not None
+
+    def starting_ahead(self, folder: Path) -> LiveLauncher:
+        """The same, with launchers that can be started ahead, with their files in ``folder``."""
+        turn = ["--turn", str(self.turn)] if self.turn else []
+        of = self.language.name, str(self.scripts_dir), "--device", self._device, *turn
+        return replace(self, ahead=StartsAhead(self.profiler.command, self.environment, of, folder))
+
+    def prepare_finals(self, count: int) -> None:
+        if self.ahead is not None:
+            self.ahead.prepare(count)
+
+    @property
+    def _device(self) -> str:
+        return "cpu" if self.backend == "cpu" else "cuda"
 
     def environment(self) -> dict[str, str]:
         env = launcher_env(self.language, self.cache_dir, self.profiler.environment())
@@ -66,7 +81,7 @@ class LiveLauncher(Control, Launcher):
 
     def placed(self, plan: Plan) -> Plan:
         """The plan with the device of this launcher."""
-        return replace(plan, device="cpu" if self.backend == "cpu" else "cuda")
+        return replace(plan, device=self._device)
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         """Times the entries of the plan until its deadline.
@@ -87,7 +102,8 @@ class LiveLauncher(Control, Launcher):
         argv = [sys.executable, str(self.scripts_dir / plan.scripts[0]), "--plan", str(where / "plan.json")]
         argv += ["--turn", str(self.turn)] if self.turn else []
         command = self.profiler.command(argv, where)
-        ended = watch(command, self.environment(), where, on_event, self)
+        waiting = self.ahead.take() if self.ahead else None
+        ended = watch(command, self.environment(), where, on_event, self, waiting)
         export = self.profiler.export_command(where)
         if export is not None and (where / "journal.jsonl").exists():
             convert = supervise.export(export, self.environment(), where, self)
@@ -132,23 +148,24 @@ class InterpreterLauncher(Control, HostChecker):
     language: Language
     cache_dir: Path
     scripts_dir: Path
-    _waiting: list[Watched] = field(default_factory=list, init=False)
+    _ahead: StartsAhead = field(init=False)
+
+    def __post_init__(self) -> None:
+        of, folder = (self.language.name, str(self.scripts_dir)), self.scripts_dir / "ahead"
+        object.__setattr__(self, "_ahead", StartsAhead(lambda argv, _: argv, self._environment, of, folder))
 
     def prepare(self) -> None:
         """Lets the first process of the first plan import what takes seconds."""
-        if not self._waiting and self.language.interpreter_environment() is not None:
-            argv = [sys.executable, str(WAITING), self.language.name, str(self.scripts_dir)]
-            log = self.scripts_dir / "waiting.log"
-            self._waiting.append(Watched(argv, self._environment(), log))
+        if self.language.interpreter_environment() is not None:
+            self._ahead.prepare(1)
 
     def close(self) -> None:
-        while self._waiting:
-            self._waiting.pop().kill()
+        self._ahead.prepare(0)
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         """Checks the plan's entries. Raises EnvironmentFault for a language without an interpreter."""
-        env, waiting = self._environment(), self._waiting.pop() if self._waiting else None
-        check_plan(replace(plan, device="cpu"), folder, self.scripts_dir, env, on_event, self, waiting)
+        of = replace(plan, device="cpu"), folder, self.scripts_dir, self._environment()
+        check_plan(*of, on_event, self, self._ahead.take())
 
     def _environment(self) -> dict[str, str]:
         variables = self.language.interpreter_environment()

@@ -108,6 +108,10 @@ class StagedLauncher(Launcher):
 
     def prepare(self) -> None:
         self.screening.prepare()
+        self.finals.prepare_finals(1)  # the first process of the finals
+
+    def prepare_finals(self, count: int) -> None:
+        self.finals.prepare_finals(count)
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         if plan.stage != SCREEN:

@@ -29,7 +29,8 @@ from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, STOP_FILE, VERIFY, Plan
 from gemm_tuner.launch.turn import WAITING_FILE
 from gemm_tuner.measure.launcher_events import Died, OnEvent
 from gemm_tuner.measure.parse_run import Key, at_end, compared_at_end, crash_timing, from_on
-from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES, Ended, Watched, identity, pid_of, run_watched
+from gemm_tuner.measure.starts_ahead import LOG, Waiting
+from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES, Ended, identity, pid_of, run_watched
 
 # Time limit without journal events at the start: profiler, Python and torch start, and operands of GiBs are made.
 START_LIMIT_S = 180.0
@@ -119,24 +120,19 @@ class JournalTail:
 
 
 def watch(
-    argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, of: Control, waiting: Watched | None = None
+    argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, of: Control, waiting: Waiting | None = None
 ) -> Ended:
     """Runs a launcher and follows its journal. A run that is to end lets it finish the current configuration.
 
-    waiting: a launcher that is to be used if it is still alive, which waits for the path of one plan and then ends.
+    waiting: a launcher that was started ahead; another is started in its place if it ends without a journal.
     Kills the launcher and raises KeyboardInterrupt when ``of.stop`` is set, OutOfTime, or NotBegun.
     """
     heartbeat, limit_s, _ = follow(where, on_event, of)
-    log = where / "launcher.log"
-    if waiting is None or not waiting.alive:
-        return run_watched(argv, env, log, heartbeat=heartbeat, stall_limit_s=limit_s)
-    try:
-        waiting.tell(str(where / "plan.json"))
-        ended = waiting.wait(heartbeat, limit_s)
-    finally:
-        waiting.kill()
-    log.write_bytes(waiting.log_path.read_bytes())
-    return replace(ended, log_path=log)
+    if waiting is not None:
+        ended = waiting.run(where / "plan.json", heartbeat, limit_s)
+        if (where / "journal.jsonl").exists():
+            return ended
+    return run_watched(argv, env, where / LOG, heartbeat=heartbeat, stall_limit_s=limit_s)
 
 
 def follow(
@@ -194,7 +190,7 @@ def require_journal(ended: Ended) -> None:
 
 def check_plan(
     plan: Plan, folder: Path, scripts_dir: Path, env: dict[str, str], on_event: OnEvent, of: Control,
-    waiting: Watched | None = None,
+    waiting: Waiting | None = None,
 ) -> None:  # fmt: skip
     """Checks the entries in order, in up to MAX_ATTEMPTS processes, until the plan's deadline. waiting: the first of
     them, where it was started before.

@@ -25,6 +25,7 @@ from gemm_tuner.store.store import Store
 
 # Additional publishing processes if another finalist was significantly faster than the chosen one in the first ones.
 PUBLISH_AGAIN = 2
+START_MORE = 2  # number of processes that are started ahead of what may follow the planned ones
 # Prefix of a fact per size: the finalist that ranked first, and the one that replaced it.
 OVERRULED = "overruled "
 NOT_PUBLISHED = "the trace of no process that publishes has it"
@@ -74,9 +75,8 @@ class Finals:
         processes if they are expected to decide; new publishing processes if the first ones contradict the choice."""
         finalists = [(state, names) for state, names in finalists if names]
         self.fleet.deal({state.problem: sum(state.predicted_us[n] for n in names) for state, names in finalists})
-        labels = self.gpus.labels
         for state, _ in finalists:
-            self._times.begin(state.problem, labels[self.fleet.home[state.problem]])
+            self._times.begin(state.problem, self.gpus.labels[self.fleet.home[state.problem]])
             self.store.drop_checks(state.problem)
             self.store.drop_fact(OVERRULED + state.problem.key)
             for known in (self.sheets, self.rankings):
@@ -84,7 +84,8 @@ class Finals:
             self.states[state.problem] = state
         self._first = self.next_process
         self._planned = dict.fromkeys((state.problem for state, _ in finalists), 0)
-        with self.gpus.held() if finalists else nullcontext():  # no other run may use the GPUs between the processes
+        # No other run may use the GPUs between the processes.
+        with self.gpus.held() if finalists else nullcontext(), self.fleet.starting_ahead():
             self._run_planned(finalists)
             self._judge()
             self._add_processes(finalists)
@@ -104,10 +105,11 @@ class Finals:
             batch = batch if within else self._stored(batch)
             if not batch:
                 break
-            roles = [self.plan.role(number) for number in range(index, self._until(index))]
-            self._process(batch, *roles)
+            until = self._until(index)
+            roles = map(self.plan.role, range(index, until))
+            self._process(batch, *roles, then=max(START_MORE, self._until(until) - until))
             for state, _ in batch:
-                self._planned[state.problem] += len(roles)
+                self._planned[state.problem] += until - index
             for problem in self._take_moved():
                 self._planned[problem] = 1
                 self._times.set_role(problem, self.plan.role(0))
@@ -137,7 +139,7 @@ class Finals:
                 undecided = self._stored(undecided)
             if not undecided:
                 return
-            self._process(undecided, Role.CHOOSE)
+            self._process(undecided, Role.CHOOSE, then=START_MORE)
             if self._take_moved():
                 self._run_planned(finalists)
             self._judge()
@@ -188,18 +190,19 @@ class Finals:
         seconds = processes * self._runner.longest_s
         return not self.limits.interruption.requested and self._runner.has_time_for(seconds, len(self.states))
 
-    def _process(self, finalists: Named, *roles: Role) -> None:
+    def _process(self, finalists: Named, *roles: Role, then: int = 0) -> None:
         """Runs one process per role on each GPU, started together, without what an earlier start of this run has
-        stored."""
+        stored. then: number of processes that may follow, whose start overlaps with these."""
         numbers = range(self.next_process, self.next_process + len(roles))
         self.next_process += len(roles)
         known = {state.problem: list(self.timings.setdefault(state.problem, [])) for state, _ in finalists}
-        processes = []
+        processes: list[Process] = []
         for number, role in zip(numbers, roles, strict=True):
-            if self._runner.has(number, self._first):
-                work = [one for state, names in finalists for one in self._work(state, names, number, role, known)]
-                processes += [Process(number, role, work)] if work else []
+            works = (self._work(state, names, number, role, known) for state, names in finalists)
+            if self._runner.has(number, self._first) and (work := [one for some in works for one in some]):
+                processes.append(Process(number, role, work))
         if processes:
+            self.fleet.prepare_finals(len(processes) + then)
             for timed in self._runner.run(processes, len(self.states), alone=self.plan.processes == 1):
                 for problem, found in timed.items():
                     self.timings.setdefault(problem, []).extend(found.values())

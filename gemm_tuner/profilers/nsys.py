@@ -73,8 +73,8 @@ class Nsys(Profiler):
 def read_file(path: Path) -> pd.DataFrame:
     """Reads the CSV of ``nsys stats`` from a file, or from console output with other text before it.
 
-    A file in which every line is as expected is read by one expression, in a fifth of the time; any other field by field,
-    which reads what can be read or raises TraceError for the line.
+    A file in which every line is as expected is read by one expression, in a fifth of the time; any other is read field
+    by field, which finds what can be read or raises TraceError for the line.
     """
     plain = read_plain(path, IN_NANOSECONDS)
     return to_frame(path, refuse_repeated(dispatches(path))) if plain is None else plain

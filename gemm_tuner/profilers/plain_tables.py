@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NUMBER = "[0-9]{1,18}"  # any number below 2**63
 ANY = '[^",\r\n]*'
-NAME = f'(?:([^",\r\n]*)|"([^"\r\n]*)")'
+NAME = '(?:([^",\r\n]*)|"([^"\r\n]*)")'
 MAX_BYTES = 2**30
 
 

@@ -601,15 +601,15 @@ def test_a_check_uses_the_process_that_was_started_before_it(
             heard.append(event.ok)
 
     launcher.prepare()
-    waiting = launcher._waiting[0]
+    waiting = launcher._ahead._waiting[0].process
     if not is_alive:
         waiting.kill()
     work = Work(size, ((0, one.name),))
     launcher.verdicts(Plan(VERIFY, (script.file,), (work,), Method()), tmp_path / "verify", hear)
-    assert heard and all(heard) and not waiting.alive and not launcher._waiting
+    assert heard and all(heard) and not waiting.alive and not launcher._ahead._waiting
     (process,) = (e for e in read_journal(tmp_path / "verify/start00/journal.jsonl") if isinstance(e, Process))
     assert (pid_of(process.identity) == waiting._process.pid) == is_alive
     launcher.prepare()
-    waiting = launcher._waiting[0]
+    waiting = launcher._ahead._waiting[0].process
     launcher.close()
     assert not waiting.alive

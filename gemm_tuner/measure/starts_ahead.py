@@ -1,0 +1,118 @@
+"""Launchers that are started under a profiler before there is a plan for them.
+
+The start of the profiler, of Python and of torch takes five seconds of which none needs the GPU. A launcher that was
+started ahead has that behind it: it waits for the path of a plan, which it reads from a named pipe (a profiler need not
+pass on its standard input).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from gemm_tuner.system.installation import IMPORT_ROOT
+from gemm_tuner.system.processes import Ended, Watched
+
+# By its path: with -m, what lies in the user's folder would take the place of modules that it imports.
+WAITING = IMPORT_ROOT / "gemm_tuner" / "launch" / "waiting.py"
+PIPE = "plan.pipe"
+LOG = "launcher.log"
+
+
+@dataclass
+class Waiting:
+    """A launcher that waits for a plan. folder: of its log and of what its profiler writes."""
+
+    folder: Path
+    environment: Mapping[str, str]
+    process: Watched
+    _pipe: int
+
+    @property
+    def alive(self) -> bool:
+        return self.process.alive
+
+    def run(self, plan: Path, heartbeat: Callable[[], object], limit_s: Callable[[], float]) -> Ended:
+        """Lets it execute a plan, and moves what was written into the plan's folder. An exception (Ctrl-C) kills the
+        launcher and everything it started."""
+        try:
+            os.write(self._pipe, f"{plan}\n".encode())
+            ended = self.process.wait(heartbeat, limit_s)
+        finally:
+            self.close(plan.parent)
+        return replace(ended, log_path=plan.parent / LOG)
+
+    def close(self, into: Path | None = None) -> None:
+        """Kills it if it is still alive. into: the folder that its files are moved to, or None to delete them."""
+        self.process.kill()
+        os.close(self._pipe)
+        (self.folder / PIPE).unlink()
+        if into is not None:
+            for path in list(self.folder.iterdir()):
+                shutil.move(path, into / path.name)
+        shutil.rmtree(self.folder)
+
+
+@dataclass
+class StartsAhead:
+    """The launchers of one GPU that wait for a plan.
+
+    command:     the command line of a profiler that runs a program and writes into a folder.
+    environment: returns that of launchers; one that was started in another is not used.
+    arguments:   of ``script``, which is ``launch/waiting.py``: the language, the folder of the scripts, and options.
+    folder:      for the folders of the launchers.
+    _starter:    starts the processes, which the operating system ends with the thread that started them.
+    """
+
+    command: Callable[[list[str], Path], list[str]]
+    environment: Callable[[], Mapping[str, str]]
+    arguments: tuple[str, ...]
+    folder: Path
+    script: Path = WAITING
+    _waiting: list[Waiting] = field(default_factory=list)
+    _number: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _starter: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1))
+
+    def prepare(self, count: int) -> None:
+        """Starts or ends as many that ``count`` wait. Where there are no named pipes, none does."""
+        with self._lock, contextlib.suppress(OSError):
+            while len(self._waiting) < count:
+                self._waiting.append(self._starter.submit(self._start).result())
+            while len(self._waiting) > count:
+                self._waiting.pop().close()
+
+    def take(self) -> Waiting | None:
+        """The one that has waited longest, if any still does."""
+        with self._lock:
+            while self._waiting:
+                first = self._waiting.pop(0)
+                if first.alive and first.environment == self.environment():
+                    return first
+                first.close()
+        return None
+
+    def _start(self) -> Waiting:
+        where = self.folder / f"{self._number:02d}"
+        self._number += 1
+        where.mkdir(parents=True)
+        os.mkfifo(where / PIPE)
+        # Open for both: the launcher's end opens at once, and reads the end of the file when this process has ended.
+        pipe = os.open(where / PIPE, os.O_RDWR | os.O_CLOEXEC)
+        environment = self.environment()
+        argv = [sys.executable, str(self.script), *self.arguments, "--pipe", str(where / PIPE)]
+        try:
+            process = Watched(self.command(argv, where), dict(environment), where / LOG)
+        except OSError:
+            os.close(pipe)
+            raise
+        process.close_stdin()
+        return Waiting(where, environment, process, pipe)

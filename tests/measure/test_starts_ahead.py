@@ -1,0 +1,116 @@
+"""Launchers that are started before there is a plan for them; stand-ins take the place of nsys and the launcher."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from process_samples import ends
+from samples import ROOT, problem
+
+from gemm_tuner.languages.triton.language import LANGUAGE
+from gemm_tuner.launch.journal import Process, read_journal
+from gemm_tuner.launch.plan import FINALS, Method, Plan, Work
+from gemm_tuner.measure.launcher_process import LiveLauncher
+from gemm_tuner.measure.starts_ahead import StartsAhead
+from gemm_tuner.profilers.nsys import Nsys
+from gemm_tuner.system.processes import pid_of
+
+HELPERS = ROOT / "tests" / "helpers"
+SIZE = problem(512, 512, 512)
+
+
+@pytest.fixture
+def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveLauncher:
+    """A launcher under an nsys on PATH, whose processes can be started ahead."""
+    nsys = tmp_path / "bin" / "nsys"
+    nsys.parent.mkdir()
+    command = shlex.join([sys.executable, "-I", "-S", str(HELPERS / "nsys_stand_in.py")])
+    nsys.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    nsys.chmod(0o755)
+    monkeypatch.setenv("PATH", str(nsys.parent), prepend=os.pathsep)
+    monkeypatch.setenv("STAND_IN_NOTES", str(tmp_path))
+    live = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda").starting_ahead(tmp_path / "ahead")
+    return replace(live, ahead=replace(ahead_of(live), script=HELPERS / "waiting_stand_in.py"))
+
+
+def ahead_of(launcher: LiveLauncher) -> StartsAhead:
+    assert launcher.ahead is not None
+    return launcher.ahead
+
+
+def born(folder: Path, number: int) -> int:
+    """The process of the launcher that was started ahead as this number, when it is there."""
+    note, deadline = folder / "ahead" / f"{number:02d}" / "born", time.monotonic() + 300
+    while not note.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return int(note.read_text())
+
+
+def timed_by(launcher: LiveLauncher, folder: Path, name: str) -> int:
+    """Times a configuration in finals; returns the process that did so. Its files lie in the folder of its start."""
+    work = Work(SIZE, ((0, name),))
+    plan = Plan(FINALS, (str(HELPERS / "launcher_stand_in.py"),), (work,), Method(timed_calls=2))
+    done = launcher.timings(plan, folder)
+    assert done.timings[SIZE, name].samples_us == (11.0, 12.0)
+    last = max(folder.glob("start*"))
+    assert {"launcher.log", "trace.nsys-rep", "journal.jsonl"} <= {path.name for path in last.iterdir()}
+    return next(pid_of(event.identity) for event in read_journal(last / "journal.jsonl") if isinstance(event, Process))
+
+
+def test_what_waits_is_used_first_and_others_are_started_with_their_plan(
+    launcher: LiveLauncher, tmp_path: Path
+) -> None:
+    launcher.prepare_finals(2)
+    waiting = [born(tmp_path, 0), born(tmp_path, 1)]
+    pids = [timed_by(launcher, tmp_path / f"{number}-finals", "good_1") for number in range(3)]
+    assert pids[:2] == waiting and pids[2] not in waiting
+    assert not list((tmp_path / "ahead").iterdir())
+
+
+def test_what_waits_too_long_is_ended(launcher: LiveLauncher, tmp_path: Path) -> None:
+    launcher.prepare_finals(2)
+    launcher.prepare_finals(1)  # at once: the second may not have begun
+    first = born(tmp_path, 0)
+    launcher.prepare_finals(0)
+    assert ends(first) and not list((tmp_path / "ahead").iterdir())
+
+
+def test_one_that_died_while_it_waited_costs_nothing(launcher: LiveLauncher, tmp_path: Path) -> None:
+    launcher.prepare_finals(1)
+    gone = born(tmp_path, 0)
+    os.kill(gone, signal.SIGKILL)
+    assert ends(gone)
+    assert timed_by(launcher, tmp_path / "0-finals", "good_1") != gone
+
+
+def test_one_of_another_environment_is_not_used(
+    launcher: LiveLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher.prepare_finals(1)
+    other = born(tmp_path, 0)
+    monkeypatch.setenv("TRITON_SOMETHING", "1")
+    assert timed_by(launcher, tmp_path / "0-finals", "good_1") != other
+    assert ends(other)
+
+
+def test_a_crash_in_one_that_waited_is_blamed_as_ever(launcher: LiveLauncher, tmp_path: Path) -> None:
+    launcher.prepare_finals(1)
+    works = (Work(SIZE, ((0, "late_1"), (0, "good_2"))),)
+    plan = Plan(FINALS, (str(HELPERS / "launcher_stand_in.py"),), works, Method(timed_calls=2))
+    done = launcher.timings(plan, tmp_path / "0-finals")
+    assert {name: one.status.value for (_, name), one in done.timings.items()} == {"late_1": "crashed", "good_2": "ok"}
+
+
+def test_without_named_pipes_nothing_waits(
+    launcher: LiveLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ahead").write_text("a file: there can be no folder of this name")
+    launcher.prepare_finals(1)
+    assert timed_by(launcher, tmp_path / "0-finals", "good_1")
