@@ -115,6 +115,7 @@ def forked(connection: Any, events: selectors.BaseSelector) -> Job | None:
     streams: list[int] = []
     server = os.getpid()
     pid = -1
+    ready, becoming = os.pipe()
     try:
         job = read(connection, streams)
         pid = os.fork()
@@ -126,16 +127,25 @@ def forked(connection: Any, events: selectors.BaseSelector) -> Job | None:
             key.fileobj.close() if isinstance(key.fileobj, socket.socket) else os.close(key.fd)
         for opened in (events, connection):
             opened.close()
-        take(streams, [0, 1, 2, *job.fds])
+        os.close(ready)
+        taken = [0, 1, 2, *job.fds]
+        apart = fcntl.fcntl(becoming, fcntl.F_DUPFD_CLOEXEC, max(taken) + 1)
+        os.close(becoming)
+        take(streams, taken)
+        start_as(job)
+        os.close(apart)
         return job
     for fd in streams:
         os.close(fd)
+    os.close(becoming)
     if pid > 0:
+        os.read(ready, 1)  # until the child can be found by its session and its environment, or has ended
         child = Child(pid, connection, os.pidfd_open(pid), job.bound)
         with contextlib.suppress(OSError):  # as above: what closes then is said next
             connection.sendall(struct.pack("!q", pid))
         events.register(connection, selectors.EVENT_READ, child.closes)
         events.register(child.pidfd, selectors.EVENT_READ, child.ends)
+    os.close(ready)
     return None
 
 
@@ -159,8 +169,8 @@ def take(opened: list[int], numbers: list[int]) -> None:
         os.close(fd)
 
 
-def become(job: Job) -> None:
-    """Does in this child what Python does for a command."""
+def start_as(job: Job) -> None:
+    """Gives this child its session, folder, environment and command line."""
     if job.group == 0:
         os.setsid()
     else:
@@ -177,6 +187,10 @@ def become(job: Job) -> None:
     show([f"{name}={value}" for name, value in job.env.items()], (47, 48))
     show([sys.executable, *job.argv], (45, 46))
     os.environ.update(job.env)
+
+
+def become(job: Job) -> None:
+    """Does in this child what Python does for a command."""
     sys.path[:] = [*paths(job), *sys.path[2:]]
     importlib.invalidate_caches()
     renew_streams()
