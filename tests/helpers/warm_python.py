@@ -38,6 +38,8 @@ KINDS, STATE = ("", LIGHT, INTERPRET, WORKERS), "state"
 MULTIPROCESS, TRITON_WORKERS = "from multiprocess.{} import main", "gemm_tuner.languages.triton.worker_imports"
 # Variables that begin with these are read when Python or a library starts. The path is set anew for each process.
 READ_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH", "PYTORCH", INTERPRET)
+# torch reads it when it compiles, and sets it itself: without this, no child of a test that comes after would be warm.
+SET_BY_TORCH = "TORCHINDUCTOR_CACHE_DIR"
 ROOM = 4096, 65536  # bytes for the command line and the environment of a child; what takes more starts cold
 PYTHON = sys.executable
 Cold: Any = subprocess.Popen

@@ -219,7 +219,8 @@ def can_be(job: Job) -> bool:
             return False
 
     def start(env: dict[str, str]) -> dict[str, str]:
-        return {name: env[name] for name in env if name.startswith(READ_AT_START) and name != "PYTHONPATH"}
+        others = ("PYTHONPATH", warm_python.SET_BY_TORCH)
+        return {name: env[name] for name in env if name.startswith(READ_AT_START) and name not in others}
 
     locales = filter(None, (job.env.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")))
     is_utf8 = next(locales, "C").lower().endswith(("c", "posix", "utf-8", "utf8"))  # Python takes C for C.UTF-8

@@ -68,6 +68,12 @@ def test_what_the_imports_would_not_serve_starts_cold(script: Path) -> None:
     assert run(script, "").stderr == "False\n"
 
 
+def test_where_torch_caches_is_no_reason_to_start_cold(script: Path) -> None:
+    """torch sets the variable in its own process, and all children of that have it."""
+    found = run(script, f"print(os.environ[{warm_python.SET_BY_TORCH!r}])", **{warm_python.SET_BY_TORCH: "/there"})
+    assert found.stderr == "True\n" and found.stdout.endswith("/there\n")
+
+
 def own_servers(script: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Servers of the test, which begin sooner: without torch."""
     folder.mkdir(parents=True)
