@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import math
@@ -14,6 +15,8 @@ def quicken() -> None:
     """In the interpreting process, before the first launch."""
     put_language_in_once()
     share_types()
+    take_equal_types_as_they_are()
+    rewrite_quickly()
     from triton.runtime import interpreter
 
     # Each sum and product of int32 is computed a second time to see whether it overflows, which no offset into matrices
@@ -21,6 +24,85 @@ def quicken() -> None:
     is_checked = "CHECK_OVERFLOW" in os.environ
     interpreter.interpreter_builder.options = interpreter.InterpreterOptions(sanitize_overflow=is_checked)
     inspect.getsourcelines = functools.lru_cache(256)(inspect.getsourcelines)  # asked for three times a kernel
+
+
+def rewrite_quickly() -> None:
+    """A kernel's text ends where its indentation does, and is parsed at its lines: no tokens are looked at, and only
+    the nodes that Triton puts in are given a place."""
+    from triton.runtime import interpreter
+
+    rewriter, block_of = interpreter.FunctionRewriter, inspect.getblock
+    whole = rewriter._transform_ast
+
+    def block(lines: list[str]) -> list[str]:
+        return kernel_lines(lines) if lines[0].startswith("@triton.jit") else block_of(lines)
+
+    class Transformer(type(rewriter.ast_transformer)):  # type: ignore[misc]
+        def visit(self, node: ast.AST) -> Any:
+            made = super().visit(node)
+            if isinstance(node, ast.stmt) and made is not None:
+                call = getattr(made, "value", None)
+                for new in ast.walk(call) if isinstance(call, ast.Call) and not hasattr(call, "lineno") else ():
+                    if not hasattr(new, "lineno"):
+                        ast.copy_location(new, node)
+            return made
+
+    def transform(self: Any, source: str) -> Any:
+        tree = Transformer().visit(ast.parse("\n" * (self.def_file_lineno - 1) + source))
+        try:
+            compile(tree, "", "exec")
+        except TypeError:  # a node without a place
+            return whole(self, source)
+        return tree
+
+    inspect.getblock, rewriter._transform_ast = block, transform
+
+
+def kernel_lines(lines: list[str]) -> list[str]:
+    """The first kernel of a script: its decorators, its head, and what is indented."""
+    body = next(at for at, line in enumerate(lines) if line.startswith("def ")) + 1
+    while body < len(lines) and (lines[body][:1].isspace() or lines[body].startswith(")")):
+        body += 1
+    while not lines[body - 1].strip():
+        body -= 1
+    return lines[:body]
+
+
+def take_equal_types_as_they_are() -> None:
+    """Two operands of one type and shape are what an operation computes with: Triton goes through all that other types
+    and shapes would need. What it computes with for two types is looked up."""
+    from triton.language import core, semantic
+
+    of, tensor = semantic.TritonSemantic, core.tensor
+    check, promoted, to_type = (
+        of.binary_op_type_checking_impl, of.computation_type_impl, of._cast_to_computation_type,
+    )  # fmt: skip
+    types: dict[Any, Any] = {}
+
+    def check_quickly(
+        self: Any, lhs: Any, rhs: Any, allow_lhs_ptr: bool = False, allow_rhs_ptr: bool = False,
+        arithmetic_check: bool = True, div_or_mod: bool = False,
+    ) -> Any:  # fmt: skip
+        if type(lhs) is tensor and type(rhs) is tensor and lhs.type.name == rhs.type.name:
+            scalar = lhs.dtype
+            if not scalar.is_ptr() and (not div_or_mod or scalar.is_int() or scalar.is_fp32()):
+                return lhs, rhs
+        return check(self, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
+
+    def promote(self: Any, one: Any, is_scalar: bool, other: Any, other_is_scalar: bool, div_or_mod: bool) -> Any:
+        key = one.name, is_scalar, other.name, other_is_scalar, div_or_mod
+        if key not in types:
+            types[key] = promoted(self, one, is_scalar, other, other_is_scalar, div_or_mod)
+        return types[key]
+
+    def cast(self: Any, value: Any, dtype: Any) -> Any:
+        return value if type(value) is tensor and value.dtype is dtype else to_type(self, value, dtype)
+
+    of.binary_op_type_checking_impl, of.computation_type_impl, of._cast_to_computation_type = (
+        check_quickly,
+        promote,
+        cast,
+    )
 
 
 def put_language_in_once() -> None:
