@@ -41,9 +41,9 @@ def blocks_of_cute(c, p):
 
 @rule(HEURISTIC, families=("gemm_cute",))
 def little_beyond_matrix(c, p, d):
-    """Tiles and clusters that compute a third more than C has are worse than others (H200, prototypes)."""
+    """Tiles and clusters that compute a quarter more than C has are worse than others (H200, prototypes)."""
     side = min(p.m, p.n)
-    return blocks_of_cute(c, p)[1] <= max(1.36, (32.5 if side < 32 else 16.5 if side < 64 else 64.5) / side)
+    return blocks_of_cute(c, p)[1] <= max(1.25, (32.5 if side < 32 else 16.5 if side < 64 else 64.5) / side)
 
 
 @rule(HEURISTIC, families=("gemm_cute",))
@@ -55,18 +55,28 @@ def swapped_for_few_rows(c, p, d):
 
 @rule(HEURISTIC, families=("gemm_cute",))
 def loop_over_tiles_needs_several(c, p, d):
-    """A persistent grid with no more tiles than SMs is the plain grid; with many more it wins."""
+    """A persistent grid with no more tiles than SMs is the plain grid; with many more it wins.
+
+    Turns of warp groups hide the end of a tile behind the next one: with one tile an SM they won 0.4 % at
+    1536x1536x8960 (192 x 96, cluster 2x1; H200), and nowhere else.
+    """
     tiles = blocks_of_cute(c, p)[0] * c.SPLIT_K * p.batch
-    return (c.PINGPONG == 1) | np.where(c.PROGRAMS_PER_SM == 1, tiles > d.num_sms, tiles <= 4 * d.num_sms)
+    return np.where(c.PROGRAMS_PER_SM == 1, tiles > d.num_sms, tiles <= 4 * d.num_sms)
 
 
 @rule(HEURISTIC, families=("gemm_cute",))
 def full_waves(c, p, d):
-    """A last wave that is half empty costs more than smaller tiles; over 16 waves, tiles of 128 x 160 and less do."""
+    """A last wave that is half empty costs more than smaller tiles; over 16 waves, tiles of 128 x 160 and less do.
+
+    Slices are to fill the SMs: three quarters of them at least.
+    """
     programs = blocks_of_cute(c, p)[0] * c.SPLIT_K * p.batch
     waves = programs / d.num_sms
     efficiency = waves / np.ceil(waves)
-    few = (waves <= 1) & ((waves >= 0.4) | (c.SPLIT_K == c.largest["SPLIT_K"]) | (p.k < 1024 * c.SPLIT_K))
+    least = 0.3 if min(p.m, p.n) <= 32 else 0.4
+    few = (waves <= 1) & ((waves >= least) | (c.SPLIT_K == c.largest["SPLIT_K"]) | (p.k < 1024 * c.SPLIT_K))
+    efficiency = np.where(c.SPLIT_K > 1, efficiency - 0.05, efficiency)
+    few &= (c.SPLIT_K == 1) | (waves >= 0.75)
     small = (waves > 16) & (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 128 * 160)
     return (few | (efficiency >= 0.7)) & ~small
 
@@ -85,18 +95,18 @@ def slices_for_idle_sms(c, p, d):
 
 @rule(HEURISTIC, families=("gemm_cute",))
 def block_of_k_for_tile(c, p, d):
-    """128 bytes along K fill the swizzle; 256 pay for tiles up to 128 x 128, 512 for few rows (H200, prototypes)."""
+    """128 bytes along K fill the swizzle; 256 pay for tiles up to 128 x 64, 512 for few rows (H200, prototypes)."""
     row_bytes = c.BLOCK_SIZE_K * DTYPES[p.dtype_a].size_bytes
     tile = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N
     few = min(p.m, p.n) <= 64
-    return (row_bytes == 128) | ((row_bytes == 256) & (tile <= 128 * 128)) | (few & (row_bytes == 512) & (tile <= 4096))
+    return (row_bytes == 128) | ((row_bytes == 256) & (tile <= 128 * 64)) | (few & (row_bytes == 512) & (tile <= 4096))
 
 
 @rule(HEURISTIC, families=("gemm_cute",))
 def clusters_where_operands_are_shared(c, p, d):
     """Clusters of four were never ahead of two by more than noise, but for the widest tiles (H200, prototypes)."""
     size = c.CLUSTER_M * c.CLUSTER_N
-    return (size <= 2) | (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N >= 128 * 128)
+    return (size <= 2) | ((c.BLOCK_SIZE_M * c.BLOCK_SIZE_N >= 192 * 160) & (c.PINGPONG == 0) & (c.SPLIT_K == 1))
 
 
 @rule(HEURISTIC, families=("gemm_tile",), backend="cuda")

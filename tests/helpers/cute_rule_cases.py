@@ -69,19 +69,28 @@ HEURISTIC_CASES = (
     Case("swapped_for_few_rows", On(LARGE, keys=NT), CUTE, {**SWAPPED, **BESIDE}),
     Case("loop_over_tiles_needs_several", On(LARGE), LOOP, CUTE),
     Case("loop_over_tiles_needs_several", On((1000, 1000, 1000)), CUTE, LOOP),
-    Case("loop_over_tiles_needs_several", On((1000, 1000, 1000)), TURNS, LOOP),
+    Case("loop_over_tiles_needs_several", On((1000, 1000, 1000)), CUTE, TURNS),
+    Case("loop_over_tiles_needs_several", On(LARGE), TURNS, CUTE),
     # 2048^2 is 256 tiles of 128 x 128, 97 % of two waves, and 176 of 128 x 192, 67 % of two.
     Case("full_waves", On((2048, 2048, 2048)), CUTE, {**CUTE, "BLOCK_SIZE_N": 192}),
     Case("full_waves", On((16384, 16384, 4096)), {**LOOP, "BLOCK_SIZE_N": 256}, LOOP),
     Case("slices_for_idle_sms", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 4}, {**CUTE, "SPLIT_K": 6}),
     Case("slices_for_idle_sms", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**TURNS, "SPLIT_K": 5}),
     Case("slices_for_idle_sms", On((200, 3072, 12288)), {**TURNS, "SPLIT_K": 4}, {**TURNS, "SPLIT_K": 5}),
-    Case("block_of_k_for_tile", On(LARGE), {**CUTE, "BLOCK_SIZE_K": 128},
-         {**CUTE, "BLOCK_SIZE_N": 144, "BLOCK_SIZE_K": 128}),
+    Case("block_of_k_for_tile", On(LARGE), {**CUTE, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128},
+         {**CUTE, "BLOCK_SIZE_N": 80, "BLOCK_SIZE_K": 128}),
     Case("block_of_k_for_tile", On((17, 5120, 5120)), {**SWAPPED, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 256},
          {**SWAPPED, "BLOCK_SIZE_K": 256}),
-    Case("clusters_where_operands_are_shared", On(LARGE), {**CUTE, "CLUSTER_M": 4},
-         {**CUTE, "BLOCK_SIZE_M": 64, "CLUSTER_M": 4}),
+    Case("clusters_where_operands_are_shared", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 256, "CLUSTER_M": 4},
+         {**CUTE, "CLUSTER_M": 4}),
+    Case("clusters_where_operands_are_shared", On(LARGE), {**TURNS, "BLOCK_SIZE_N": 256, "CLUSTER_N": 2},
+         {**TURNS, "BLOCK_SIZE_N": 256, "CLUSTER_N": 4}),
+    # 48 tiles: 5 slices are 91 % of two waves, 2 are 73 % of one, 4 are 73 % of two.
+    Case("full_waves", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 2}),
+    Case("full_waves", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 4}),
+    # 17 x 5120 in 128 x 32: 40 tiles, which were the best there.
+    Case("full_waves", On((17, 5120, 5120)), {**SWAPPED, "BLOCK_SIZE_N": 32},
+         {**SWAPPED, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 32}),
 )  # fmt: skip
 
 HEURISTIC_PLACES = (

@@ -1,0 +1,59 @@
+"""The rules keep the configurations of gemm_cute that were the best of their size on an H200 (November 2026)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from samples import RULES, device, problem
+
+from gemm_tuner.gemm.config import KernelConfig
+from gemm_tuner.gemm.problem import Layout
+from gemm_tuner.space import prune
+
+LOOP, TURNS, SWAPPED = {"PROGRAMS_PER_SM": 1}, {"PROGRAMS_PER_SM": 1, "PINGPONG": 1}, {"SWAP_AB": 1}
+SWAPPED_LOOP = {**SWAPPED, **LOOP}
+# (M, N, K), layout of B, (tile M, N, K), (cluster M, N), slices, and what is not at its default
+WINNERS = [
+    ((5000, 5000, 5000), "row", (256, 160, 64), (1, 2), 1, LOOP),
+    ((1000, 1000, 1000), "row", (64, 128, 64), (2, 1), 1, {}),
+    ((1000, 1000, 1000), "col", (128, 64, 64), (1, 2), 1, {}),
+    ((4096, 2304, 7168), "row", (192, 192, 64), (1, 2), 1, SWAPPED_LOOP),
+    ((4096, 2304, 7168), "col", (256, 144, 64), (1, 2), 1, LOOP),
+    ((1536, 1536, 8960), "row", (192, 96, 64), (2, 1), 1, {}),
+    ((16384, 2048, 512), "row", (128, 128, 64), (2, 1), 1, TURNS),
+    ((384, 18432, 7168), "row", (192, 96, 64), (2, 1), 1, TURNS),
+    ((8192, 8192, 8192), "row", (128, 192, 64), (2, 1), 1, TURNS),
+    ((8192, 8192, 8192), "col", (192, 128, 64), (1, 2), 1, TURNS),
+    ((256, 7168, 2048), "row", (256, 64, 64), (1, 1), 1, {}),
+    ((256, 7168, 2048), "col", (128, 112, 64), (2, 1), 1, {}),
+    ((2048, 2048, 2048), "row", (128, 256, 64), (1, 1), 1, {}),
+    ((4096, 4096, 4096), "row", (256, 128, 64), (1, 2), 1, LOOP),
+    ((17, 5120, 5120), "row", (128, 32, 64), (1, 1), 1, SWAPPED),
+    ((17, 5120, 5120), "col", (64, 32, 128), (1, 1), 1, SWAPPED),
+    ((200, 3072, 12288), "row", (128, 208, 64), (2, 1), 5, SWAPPED),
+    ((96, 5120, 13824), "row", (192, 96, 64), (1, 1), 4, SWAPPED),
+    ((96, 5120, 13824), "col", (128, 96, 64), (1, 1), 3, SWAPPED),
+    ((64, 8192, 28672), "row", (64, 64, 64), (2, 1), 1, SWAPPED),
+    ((128, 4096, 14336), "col", (128, 144, 64), (1, 1), 4, SWAPPED),
+    ((160, 2048, 14336), "row", (64, 160, 64), (2, 1), 4, SWAPPED),
+    ((640, 640, 20480), "row", (128, 160, 64), (1, 1), 5, {}),
+]
+ALL_RULES = prune.load_rules(RULES)
+
+
+@pytest.mark.parametrize(("size", "layout", "tile", "cluster", "slices", "others"), WINNERS)
+def test_the_rules_keep_what_was_best(
+    size: tuple[int, int, int], layout: str, tile: tuple[int, int, int], cluster: tuple[int, int], slices: int,
+    others: dict[str, int],
+) -> None:  # fmt: skip
+    one = KernelConfig(
+        "gemm_cute", *tile, 1, slices, 0, 0, CLUSTER_M=cluster[0], CLUSTER_N=cluster[1], **others  # type: ignore[arg-type]
+    )  # fmt: skip
+    # The second is there because rules know the most slices of the space.
+    rows = pd.DataFrame([one.to_dict(), replace(one, SPLIT_K=16).to_dict()])
+    found = prune.apply(
+        prune.columns_of(rows), replace(problem(*size), layout_b=Layout(layout)), device("sm_90"), ALL_RULES
+    )
+    assert found.rejected_by[0] == ""
