@@ -100,7 +100,9 @@ class Expression:
             with np.errstate(divide="raise", invalid="raise"):
                 return _value(_tree(self.text, self.where), names)
         except (ArithmeticError, TypeError, ValueError) as error:
-            raise UserError(f"{show(self.text)} has no value: {error}", where=self.where) from error
+            by_zero = isinstance(error, (ZeroDivisionError, FloatingPointError)) and "zero" in str(error)
+            hint = "keep a divisor above 0 for every combination, as max(n, 1) does" if by_zero else ""
+            raise UserError(f"{show(self.text)} has no value: {error}", where=self.where, hint=hint) from error
 
 
 @lru_cache(maxsize=512)

@@ -61,7 +61,7 @@ def test_what_is_not_of_the_language_is_refused_when_it_is_read(text: str) -> No
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("ROW <= 1", "did you mean ROWS?"), ("rows / 0", "has no value"), ("ROWS % 0", "has no value"),
+        ("ROW <= 1", "did you mean ROWS?"), ("rows / 0", "max(n, 1)"), ("ROWS % 0", "max(n, 1)"),
         ("9 ** 9 ** 9", "has no value"), ("dtype + 1", "has no value"),
     ],
 )  # fmt: skip
