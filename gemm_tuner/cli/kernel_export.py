@@ -12,7 +12,7 @@ from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.shared_flags import wait_s
 from gemm_tuner.consumers.vllm_kernels import KERNEL_FILES
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
-from gemm_tuner.export.kernels import choose, files, module, rows, server_files, source
+from gemm_tuner.export.kernels import choose, files, from_python, module, rows, server_files, source
 from gemm_tuner.export.kernels.checks import checks
 from gemm_tuner.export.kernels.choose import TunedKernel
 from gemm_tuner.export.offers import LeftOut, Trust, remark
@@ -40,6 +40,9 @@ def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> in
             raise UserError(f"says nothing about kernels of specs{of}", where=flag, hint=f"leave {flag} out")
     trust = Trust(predicted=arguments.predicted, unverified=arguments.unverified)
     arch = str(found.header.get("arch", ""))
+    if arguments.to == SOURCE and (folder := from_python.folder_of(found, arguments.results)):
+        texts, left_out = from_python.sources(found, folder, trust)
+        return _print_sources(texts, left_out, shown, as_json=arguments.json)
     cases, left_out = rows.select(found, arguments.results, trust, arguments.spec)
     with tempfile.TemporaryDirectory(prefix="gemm_tuner_check_") as work:
         say = shown.log
@@ -51,7 +54,8 @@ def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> in
     for kernel in kernels:
         _require_triton(kernel, arguments.to)
     if arguments.to == SOURCE:
-        return _print_sources(kernels, found, shown, left_out, as_json=arguments.json)
+        texts = {kernel.spec.name: source.source_text(kernel, found.header) for kernel in kernels}
+        return _print_sources(texts, left_out, shown, as_json=arguments.json)
     written, whole, kernels = [], kernels, ()
     for kernel in whole:
         path, text, yielding = _file(kernel, arguments, found, arch)
@@ -137,11 +141,8 @@ def _require_triton(kernel: TunedKernel, form: str) -> None:
         raise UserError(f"{name} is written in {kernel.spec.language}", where="--to", accepted="json")
 
 
-def _print_sources(
-    kernels: tuple[TunedKernel, ...], found: Results, shown: Consoles, left_out: list[LeftOut], *, as_json: bool
-) -> int:
-    """Prints the decorator of each kernel; nothing is written."""
-    texts = {kernel.spec.name: source.source_text(kernel, found.header) for kernel in kernels}
+def _print_sources(texts: dict[str, str], left_out: list[LeftOut], shown: Consoles, *, as_json: bool) -> int:
+    """Prints the decorator of each kernel, or what stands in its place; nothing is written."""
     _name_left_out(left_out, shown)
     if as_json:
         unserved = [{"size": one.size, "reason": one.reason} for one in left_out]

@@ -15,6 +15,7 @@ from typing import Any
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.store.run_folder import PYTHON_SUMMARY, PYTHON_TABLE
 from gemm_tuner.surface.records import Row, Tuned
+from gemm_tuner.surface.tunables import TunedKernel
 from gemm_tuner.system.documents import write_text_atomically
 
 LOG, RESULTS = "tune.log", "tuned.yaml"
@@ -70,7 +71,7 @@ class SessionFolder:
         writer.writeheader()
         writer.writerows(tuned.table)
         write_text_atomically(self.path / PYTHON_TABLE, text.getvalue())
-        write_text_atomically(self.path / PYTHON_SUMMARY, json.dumps(_summary(tuned), indent=2) + "\n")
+        write_text_atomically(self.path / PYTHON_SUMMARY, json.dumps(_summary(tuned), indent=2, default=str) + "\n")
         if tuned.best is not None:
             results_row.write(self.path / RESULTS, tuned, tuned.best, seed)
 
@@ -83,6 +84,8 @@ def _summary(tuned: Tuned) -> dict[str, Any]:
         "ended_as": dict(Counter(row.status.value for row in tuned.rows if not row.baseline)),
         "best": tuned.best.name if tuned.best else None,
         "best_us": tuned.best.us if tuned.best else None,
+        "config": dict(tuned.best.config) if tuned.best else None,
+        "is_triton_kernel": isinstance(tuned.kernel, TunedKernel),
         "ties": sorted(tuned.ties),
         "noise_pct": tuned.noise_pct,
         "method": tuned.method,

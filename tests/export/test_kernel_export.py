@@ -321,6 +321,9 @@ def test_a_run_from_python_is_said_to_be_one(tmp_path: Path, capsys: pytest.Capt
     (folder,) = tmp_path.iterdir()
     assert export(folder / "tuned.yaml", "json") == 2
     assert "was tuned from Python, and has no spec" in capsys.readouterr().err
+    assert export(folder / "tuned.yaml", "source") == 0
+    said = capsys.readouterr().out
+    assert "CONFIG = {'n': 1}\n" in said and "1.00 us; verified: true" in said
     assert export(folder, "json") == 2
     assert "its table is " in capsys.readouterr().err
 

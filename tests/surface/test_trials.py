@@ -17,6 +17,7 @@ from hang_clock import LIMIT_S, NOTES, HangClock
 from samples import ROOT
 
 import gemm_tuner as gt
+from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.surface import trials
 
@@ -115,18 +116,24 @@ def test_an_external_profiler_runs_candidates_in_other_processes() -> None:
     assert {row["verified"] for row in result.table if row["status"] == "ok"} == {"true"}
 
 
-def test_a_triton_kernel_is_compiled_elsewhere_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter takes any number of warps, the compiler powers of two."""
+def test_a_triton_kernel_is_compiled_elsewhere_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its best baked in as source. The interpreter takes any number of warps, the compiler powers of two."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     kernels = importlib.import_module("interpreted_kernels")
     del sys.modules["interpreted_kernels"]
     configs = [{"BLOCK": 64, "num_warps": warps} for warps in (3, 4)]
-    kernel = gt.autotune(configs, ["n"], rep=2, output_dir=None, cache_results=False, isolate=True)(kernels.scale)
+    run: dict[str, Any] = {"rep": 2, "output_dir": tmp_path, "cache_results": False, "isolate": True}
+    kernel = gt.autotune(configs, ["n"], **run)(kernels.scale)
     x, out = torch.arange(64.0), torch.empty(64)
     kernel[(1,)](x, out, 64, 2.0)
     (result,) = kernel.results.values()
     assert {row["num_warps"]: row["status"] for row in result.table} == {3: "compile_error", 4: "ok"}
     assert torch.equal(out, x * 2)
+    assert main(["export", str(next(tmp_path.glob("*/tuned.yaml"))), "--to", "source", "--unverified"]) == 0
+    baked = "@triton.autotune(configs=[triton.Config({'BLOCK': 64}, num_warps=4)], key=[])"
+    assert baked in capsys.readouterr().out.splitlines()
 
 
 def test_processes_are_counted_as_tilelang_counts_threads(monkeypatch: pytest.MonkeyPatch) -> None:

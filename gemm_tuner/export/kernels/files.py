@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +87,14 @@ def triton_text(kernel: TunedKernel) -> str:
 
 
 def config_source(entry: Entry) -> str:
+    """``config_text`` of an entry."""
+    return config_text(entry.params)
+
+
+def config_text(params: Mapping[str, Any]) -> str:
     """Source such as ``triton.Config({...}, num_warps=4)``."""
-    inner = {name: value for name, value in entry.params.items() if name not in OF_CONFIG}
-    outer = [f"{name}={entry.params[name]!r}" for name in OF_CONFIG if name in entry.params]
+    inner = {name: value for name, value in params.items() if name not in OF_CONFIG}
+    outer = [f"{name}={params[name]!r}" for name in OF_CONFIG if name in params]
     return f"triton.Config({', '.join([repr(inner), *outer])})"
 
 

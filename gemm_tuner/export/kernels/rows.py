@@ -85,7 +85,7 @@ class _Specs:
         if folder not in self._kept:
             self._kept[folder] = _problems_of(folder)
         if problem not in self._kept[folder] and is_from_python(folder):
-            hint = "take the configuration from this file"
+            hint = "--to source prints it to bake in"
             raise UserError("was tuned from Python, and has no spec to export by", where=row.where, hint=hint)
         if problem not in self._kept[folder]:
             hint = "name the spec file by --spec"
