@@ -62,6 +62,9 @@ VALIDITY_PLACES = (
 
 HEURISTIC_CASES = (
     Case("little_beyond_matrix", On(LARGE), CUTE, {**CUTE, "CLUSTER_M": 64}),
+    # 2 x 22 tiles of 128 x 144 are 1.32 times 200 x 3072.
+    Case("little_beyond_matrix", On((200, 3072, 12288)), {**CUTE, "BLOCK_SIZE_N": 144, "SPLIT_K": 3},
+         {**CUTE, "BLOCK_SIZE_N": 144}),
     # 17 rows are half of 32 and less than a third of 64.
     Case("little_beyond_matrix", On((17, 5120, 5120)), {**SWAPPED, "BLOCK_SIZE_N": 32},
          {**SWAPPED, "BLOCK_SIZE_N": 64}),
