@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +72,8 @@ def tune_and_save_configs(
 
     make_run_and_gt_fn_factory: takes a size and returns the function for ``tune_kernel``. buckets: the largest size of
     each bucket, by name. A bucket gets the configuration that is correct at all of its sizes with the least total time;
-    AITER's scripts use the best one of the last size. A line per bucket prints the cost of both.
+    AITER's scripts use the best one of the last size. A line per bucket prints the cost of both, and one on standard
+    error each size's best as soon as it is known.
 
     Raises NoBestKernel if no configuration is correct at a size, or at all sizes of a bucket.
     """
@@ -79,12 +81,13 @@ def tune_and_save_configs(
         raise UserError("there are no sizes to tune", where="dimension_values")
     started = time.monotonic()
     sizes: dict[str, dict[int, Tuned]] = {}
-    for size in dimension_values:
+    for count, size in enumerate(dimension_values, 1):
         tuned = tuned_kernel(
             list(search_space), make_run_and_gt_fn_factory(size), config_callback, num_iters, atol, rtol,
             name=f"{kernel_name}-{size}", clock=clock, profiler=profiler, output_dir=output_dir,
         )  # fmt: skip
-        _ = tuned.winner
+        best = f"{tuned.winner.name}, {tuned.winner.us or 0.0:.6g} us"
+        print(f"size {size} ({count} of {len(dimension_values)}): {best}", file=sys.stderr, flush=True)
         sizes.setdefault(_bucket_of(size, buckets), {})[size] = tuned
     found = [_chosen(name, sizes[name], config_callback) for name in buckets if name in sizes]
     save_configs_to_json(f"{device_name}-{kernel_name}.json", save_path, {one.name: one.config for one in found})

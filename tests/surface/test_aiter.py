@@ -139,7 +139,9 @@ def test_a_bucket_gets_what_takes_the_least_time_over_its_sizes(
     assert saved == {"small": {"B": 3}, "medium": {"B": 3}}
     small = found[0]
     assert small.us_of_last == pytest.approx(70.0) and small.loss_pct == pytest.approx(4.0)
-    lines = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr()
+    lines, progress = said.out.splitlines(), said.err.splitlines()
+    assert [line.partition(":")[0] for line in progress] == [f"size {n}00 ({n} of 3)" for n in (1, 2, 3)]
     assert len(lines) == 3 and "sizes 100, 200): 52 us in all" in lines[0] and lines[2].startswith("Tuning took ")
     with pytest.raises(UserError, match="300 is in no bucket"):
         gt.tune_and_save_configs([300], factory, [{"B": 1}], str(tmp_path), "GPU", buckets={"small": 256},
