@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from any_text import any_text
 from hypothesis import given
 from hypothesis import strategies as st
 from mutations import FUZZ, FUZZ_PART, LINES, Edit, edits, spoil
@@ -172,8 +173,8 @@ def test_a_record_that_lost_lines_has_no_other_number(tmp_path: Path) -> None:
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | st.just(10**400),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats() | any_text(6) | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(any_text(4), inner, max_size=3),
     max_leaves=5,
 )
 

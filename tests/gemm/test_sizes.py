@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from any_text import any_text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import load_sizes
@@ -435,15 +436,15 @@ SCALARS = (
     | st.booleans()
     | st.integers()
     | st.floats()
-    | st.text(max_size=8)
+    | any_text(8)
     | st.sampled_from(["T", "N", "row", "col", "bf16", "fp16", "fp32", "none", "measured", "predicted", 16, 64])
     | st.sampled_from(["fp8_e4m3", "int8", "int32", "relu", "tensor", "tf32", 0, 1, 2.5, "1e-5"])
 )
-ANY = SCALARS | st.lists(SCALARS, max_size=2) | st.dictionaries(st.text(max_size=3), SCALARS, max_size=2)
+ANY = SCALARS | st.lists(SCALARS, max_size=2) | st.dictionaries(any_text(3), SCALARS, max_size=2)
 ENTRY = st.builds(
     lambda keep, extra: {**{k: v for k, v in {**SIZE, **CONFIG, **ROCM}.items() if k in keep}, **extra},
     st.sets(st.sampled_from([*SIZE, *CONFIG, *ROCM]), min_size=6) | st.just(set(SIZE)),
-    st.dictionaries(st.sampled_from([*ROW_KEYS, *FACTS, "reason", "m"]) | st.text(max_size=4), ANY, max_size=3),
+    st.dictionaries(st.sampled_from([*ROW_KEYS, *FACTS, "reason", "m"]) | any_text(4), ANY, max_size=3),
 )
 
 

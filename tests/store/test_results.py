@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from any_text import any_text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from result_files import write_choices
@@ -365,7 +366,7 @@ CHOICES = st.builds(
     vendor_us=MAYBE,
     max_abs_error=st.floats(0),
     error_over_bound=st.floats(0),
-    runner_up=st.text(max_size=8),
+    runner_up=any_text(8),
     gap_pct=st.none() | st.floats(-100, 1e6),
     tie=st.booleans(),
     roofline_pct=st.floats(0, 1e3),
@@ -375,7 +376,7 @@ CHOICES = st.builds(
 @FUZZ
 @given(
     st.lists(CHOICES, min_size=1, max_size=4, unique_by=lambda choice: choice.problem),
-    st.lists(st.tuples(PROBLEMS, st.text(max_size=12)), max_size=2),
+    st.lists(st.tuples(PROBLEMS, any_text(12)), max_size=2),
 )
 def test_any_choices_round_trip(tmp_path: Path, choices: list[Choice], failures: list[tuple[GemmProblem, str]]) -> None:
     path = tmp_path / "round.yaml"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from any_text import any_text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -193,7 +194,7 @@ def test_hostile_files_end_at_once(path: Path, text: str) -> None:
 
 
 @FUZZ
-@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=60) | st.binary(max_size=60))
+@given(any_text(60) | st.binary(max_size=60))
 def test_any_bytes_load_or_raise_user_error(tmp_path: Path, text: str | bytes) -> None:
     try:
         load(tmp_path / "fuzz.yaml", text)
@@ -212,7 +213,7 @@ def test_yaml_like_text_loads_as_safe_load_or_raises_user_error(tmp_path: Path, 
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8")),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | any_text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abNTyn1~ ", max_size=3), inner, max_size=4),
     max_leaves=12,
 )
