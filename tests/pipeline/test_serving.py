@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rule_cases import thin_space, thin_space_text
 from samples import ROOT, config, device, load_sizes
 from tuning import FIVE, StandInGpu, restarted, session, settings, state_of
 
@@ -157,9 +158,9 @@ def test_a_search_looks_among_what_servers_can_launch_apart(tmp_path: Path) -> N
     assert with_servers(inner, (), [state]) is inner
 
 
-def test_rules_that_compare_families_do_not_empty_a_servers_space(tmp_path: Path) -> None:
+def test_rules_that_compare_families_do_not_empty_a_servers_space() -> None:
     """With 512 rows the rules keep descriptors in place of pointers; a server has pointers only."""
-    candidates = prepare.load_space(settings(tmp_path, SIZE), SM_90)
+    candidates = thin_space("sm_90")
     pruned = prepare.cut_space(candidates, SIZE, SM_90)
     (server,) = serving.servers(("vllm",), SM_90)
 
@@ -173,7 +174,8 @@ def test_rules_that_compare_families_do_not_empty_a_servers_space(tmp_path: Path
 
 
 def test_families_asked_for_leave_the_servers_one_in_the_space(tmp_path: Path) -> None:
-    asked = settings(tmp_path, SIZE, families=("gemm_persistent",))
+    (thin := tmp_path / "space.yaml").write_text(thin_space_text("sm_90"))
+    asked = settings(tmp_path, SIZE, families=("gemm_persistent",), space_file=thin)
     assert set(prepare.load_space(asked, SM_90).configs["family"]) == {"gemm_persistent"}
     asked = replace(asked, serve=("vllm",))
     assert set(prepare.load_space(asked, SM_90).configs["family"]) == {"gemm_persistent", "gemm_tile"}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from consumer_sources import SGLANG, write_source
+from rule_cases import thin_space_text
 from samples import config, device, load_sizes
 from tuning import FIVE, SM_90, StandInGpu, environment, open_ledger, session, settings, state_of
 
@@ -140,7 +141,9 @@ def test_a_benchmark_times_what_is_served_by_the_own_kernel(
 
 
 def test_its_configurations_are_those_that_the_server_can_launch(tmp_path: Path, kernel: ConsumerKernel) -> None:
-    asked = settings(tmp_path, SIZE, serve=("vllm",), kernels={"vllm": kernel}, families=("gemm_persistent",))
+    (thin := tmp_path / "space.yaml").write_text(thin_space_text("sm_90"))
+    how = {"serve": ("vllm",), "kernels": {"vllm": kernel}, "space_file": thin}
+    asked = settings(tmp_path, SIZE, families=("gemm_persistent",), **how)
     candidates = prepare.load_space(asked, SM_90)
     assert set(candidates.configs["family"]) == {"gemm_persistent"}  # nothing stands in
     servers = serving.servers(asked.serve, SM_90, kernels=asked.kernels)
