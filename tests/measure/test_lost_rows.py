@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,6 +19,8 @@ from gemm_tuner.profilers import Nsys
 RECORDING = Path(__file__).parents[1] / "data" / "h200_nsys_recording" / "raw"
 SPIN_UP = 30
 STAGES = ["00-screen", "01-finals"]
+# The part of the cases of each test, of which ``make test-all`` takes four times as many.
+PARTS = 4 if "FUZZ_EXAMPLES" in os.environ else 1
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def test_what_is_given_though_rows_are_lost_is_what_it_was(stage: str, flushes: 
     """Any rows: kernels, flushes, markers, the vendor library's and others, one or many at once."""
     start = recorded(stage, flushes)
     whole, dice = start.times(set()), random.Random(stage)
-    for count in (1, 2, 3, 5, 10, 40, 150) * 12:
+    for count in (1, 2, 3, 5, 10, 40, 150) * (3 * PARTS):
         dropped = set(dice.sample(range(len(start.trace)), count))
         for key, given in start.times(dropped).items():
             assert_in_order(given, whole[key])
@@ -91,7 +94,7 @@ def test_a_lost_row_costs_the_calls_between_its_flushes_at_most(stage: str) -> N
     whole = start.times(set())
     timed = {call.number for call in start.calls if not call.warm}
     assert len(rows_of_times(whole)) == len(timed) > 70
-    for row in random.Random(stage).sample(range(len(start.trace)), 120):
+    for row in random.Random(stage).sample(range(len(start.trace)), 30 * PARTS):
         lost = rows_of_times(whole) - rows_of_times(start.times({row}))
         name = start.trace["kernel_name"][row]
         assert len(lost) <= (0 if name == FLUSH_SYMBOL else 1), name
@@ -103,7 +106,7 @@ def test_many_lost_kernels_cost_no_call_of_another_segment(stage: str) -> None:
     start, dice = recorded(stage, True), random.Random(stage)
     whole = start.times(set())
     others = [at for at, name in enumerate(start.trace["kernel_name"]) if name != FLUSH_SYMBOL]
-    for _ in range(40):
+    for _ in range(10 * PARTS):
         dropped = set(dice.sample(others, 4))
         given = start.times(dropped)
         if given.keys() == whole.keys():
