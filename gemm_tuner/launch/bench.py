@@ -48,7 +48,7 @@ class Bench:
         self._deadline = self._until = plan.deadline
         self._stop, self._clock, self._scopes = stop, clock, plan.scopes
         self._number = self._flushed = 0
-        self._tired = False
+        self._rested_at = 0.0  # time.perf_counter() when the clocks have recovered; 0 if they need not
         self._slack_us = 0.0  # GPU time of a flush minus the host's time to launch it
         self.placement = processor.placement(self.method.seed, self.process)
         self.flushes = bool(self.method.flush_bytes)
@@ -101,15 +101,17 @@ class Bench:
         self._slack_us = (time.perf_counter() - launched) / timed * 1e6
 
     def rest(self) -> None:
-        """Pauses after work that may have reached the power limit, until the clocks have recovered; then spins up."""
+        """Pauses after work that may have reached the power limit, until the clocks have recovered; then spins up. What
+        the host has done since then, such as loading the next kernels, counts as pause."""
         self.processor.wait()
-        if self._tired:
-            time.sleep(REST_S)
+        if self._rested_at:
+            time.sleep(max(0.0, self._rested_at - time.perf_counter()))
             self.spin_up()
 
     def note_load(self, seconds: float, calls: int) -> None:
-        """Records how long the calls of a size's finals took, for the next ``rest``."""
-        self._tired = seconds * 1e6 > TIRING_CALL_US * calls
+        """Records how long the calls of a size's finals took, which have just ended, for the next ``rest``."""
+        tiring = seconds * 1e6 > TIRING_CALL_US * calls
+        self._rested_at = time.perf_counter() + REST_S if tiring else 0.0
 
     @property
     def stopped(self) -> bool:

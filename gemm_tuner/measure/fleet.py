@@ -57,6 +57,11 @@ class Fleet:
         for gpu in self.alive():
             self.launchers[gpu].prepare_finals(count)
 
+    def prepare_check(self) -> None:
+        """Lets a launcher on each GPU wait for the plan of a check, as far as launchers can."""
+        for gpu in self.alive():
+            self.launchers[gpu].prepare_check()
+
     @contextmanager
     def starting_ahead(self) -> Iterator[None]:
         """Ends the launchers that then still wait for a plan of finals."""

@@ -58,6 +58,10 @@ class Launcher(Timer, Checker, Protocol):
         """Starts or ends processes for plans of finals, without touching the GPU, so that ``count`` wait for one."""
         return None
 
+    def prepare_check(self) -> None:
+        """Starts a process for the next plan of a check, without touching the GPU."""
+        return None
+
     @property
     def overlaps(self) -> bool:
         """Whether several threads may call ``timings`` at once: what surrounds the work on the GPU then overlaps."""

@@ -34,7 +34,7 @@ class LiveLauncher(Control, Launcher):
     backend:     of the target: "cuda", "hip" or "cpu".
     scripts_dir: folder of the scripts that plans name.
     turn:        a file that launchers lock while they use the GPU, so that several may be started at once; else None.
-    ahead:       launchers that wait for their plan; None if they are started with it.
+    ahead:       launchers that wait for a plan to time; None if they are started with it. checks_ahead: to check.
     """
 
     language: Language
@@ -46,6 +46,7 @@ class LiveLauncher(Control, Launcher):
     launch_limit_s: float = field(default=LAUNCH_LIMIT_S, kw_only=True)
     turn: Path | None = field(default=None, kw_only=True)
     ahead: StartsAhead | None = field(default=None, kw_only=True)
+    checks_ahead: StartsAhead | None = field(default=None, kw_only=True)
 
     @property
     def overlaps(self) -> bool:
@@ -55,12 +56,24 @@ class LiveLauncher(Control, Launcher):
     def starting_ahead(self, folder: Path) -> LiveLauncher:
         """The same, with launchers that can be started ahead, with their files in ``folder``."""
         turn = ["--turn", str(self.turn)] if self.turn else []
-        of = self.language.name, str(self.scripts_dir), "--device", self._device, *turn
-        return replace(self, ahead=StartsAhead(self.profiler.command, self.environment, of, folder))
+        of = self.language.name, str(self.scripts_dir), "--device", self._device
+        return replace(
+            self,
+            ahead=StartsAhead(self.profiler.command, self.environment, (*of, *turn), folder),
+            checks_ahead=StartsAhead(lambda argv, _: argv, self.environment, of, folder / "checks"),
+        )
 
     def prepare_finals(self, count: int) -> None:
         if self.ahead is not None:
             self.ahead.prepare(count)
+
+    def prepare_check(self) -> None:
+        if self.checks_ahead is not None:
+            self.checks_ahead.prepare(1)
+
+    def close(self) -> None:
+        for ahead in filter(None, (self.ahead, self.checks_ahead)):
+            ahead.prepare(0)
 
     @property
     def _device(self) -> str:
@@ -113,7 +126,8 @@ class LiveLauncher(Control, Launcher):
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         """Checks the plan's entries. on_event: called with every journal event as it is written."""
-        check_plan(self.placed(plan), folder, self.scripts_dir, self.environment(), on_event, self)
+        of = self.placed(plan), folder, self.scripts_dir, self.environment()
+        check_plan(*of, on_event, self, self.checks_ahead.take() if self.checks_ahead else None)
 
     def cancel(self) -> None:
         """Ends the running launchers; may be called from any thread. ``timings`` then raises KeyboardInterrupt."""
@@ -137,7 +151,8 @@ def visible_gpu(backend: str, gpu: int, env: Mapping[str, str]) -> str:
 def launcher_env(language: Language, cache_dir: Path, extra: Mapping[str, str]) -> dict[str, str]:
     """The environment of a launcher process: this process's, without variables that would change its kernels."""
     inherited = {name: value for name, value in os.environ.items() if name not in language.removed_variables}
-    paths = [str(IMPORT_ROOT), *filter(None, [inherited.get("PYTHONPATH", "")])]
+    # Once each: a thread that starts a server of compile workers adds the first one for a moment.
+    paths = dict.fromkeys([str(IMPORT_ROOT), *filter(None, inherited.get("PYTHONPATH", "").split(os.pathsep))])
     return {**inherited, **language.environment(cache_dir), "PYTHONPATH": os.pathsep.join(paths), **extra}
 
 

@@ -113,6 +113,9 @@ class StagedLauncher(Launcher):
     def prepare_finals(self, count: int) -> None:
         self.finals.prepare_finals(count)
 
+    def prepare_check(self) -> None:
+        self.finals.prepare_check()
+
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         if plan.stage != SCREEN:
             self.screening.close()
@@ -141,3 +144,4 @@ class StagedLauncher(Launcher):
 
     def close(self) -> None:
         self.screening.close()
+        self.finals.close()

@@ -21,9 +21,6 @@ from gemm_tuner.store.store import Store
 
 # Number of finalists per size whose odd-size kernels are compiled before the check; others are compiled during it.
 ODD_COMPILES_A_SIZE = 2
-# Number of finalists per size whose odd-size kernels are compiled during the finals; the winner is usually among the
-# fastest of screening.
-ODD_PREFETCHES_A_SIZE = 4
 
 
 @dataclass
@@ -94,9 +91,10 @@ class CheckStage:
         self.run(checker, order)
 
     def prefetch(self, finalists: Named) -> None:
-        """Lets idle compile workers compile kernels for the check of these finalists during their finals."""
+        """Lets idle compile workers compile kernels for the check of these finalists during their finals, those of the
+        fastest of screening first."""
         if self.compiling is not None and self.gpus.environment.source == "measured":
-            self.compiling.prefetch(self._odd_sizes(finalists, ODD_PREFETCHES_A_SIZE))
+            self.compiling.prefetch(self._odd_sizes(finalists, 0))
 
     def _compile_odd_sizes(self, compiling: CompileStage, order: Named) -> None:
         """Compiles the kernels for the companion sizes of candidates, as long as the budget allows."""

@@ -87,6 +87,7 @@ class Tuning:
         for repeats in range(1 + MORE_FINALS):
             self.finals.plan = self.picker.plan
             checks.prefetch(finalists)
+            self.fleet.prepare_check()
             self.finals.run(finalists)
             order, again = self.after_finals(finalists, repeats)
             self.check_served(order, checks)
@@ -220,10 +221,11 @@ class Tuning:
         times = [(state, finals_us(self.finals, state)) for state, _ in order]
         pace, verdicts = self.session.limits.pace, self.session.store.verdicts
         of_servers = (partial(serving.to_check, server, times, verdicts) for server in self.servers)
-        for wanted in (partial(substitutes.to_check, order, [us for _, us in times], verdicts), *of_servers):
-            if not pace.budget.has_time_for(2 * pace.check().of(len(order))):
+        for candidates in (partial(substitutes.to_check, order, [us for _, us in times], verdicts), *of_servers):
+            wanted = candidates()
+            if wanted and not pace.budget.has_time_for(2 * pace.check().of(len(order))):
                 return
-            checks.run(self.fleet, wanted())
+            checks.run(self.fleet, wanted)
 
 
 def recombined(state: SizeState) -> list[str]:

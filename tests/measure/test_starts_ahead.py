@@ -15,11 +15,12 @@ from process_samples import ends
 from samples import ROOT, problem
 
 from gemm_tuner.languages.triton.language import LANGUAGE
-from gemm_tuner.launch.journal import Process, read_journal
-from gemm_tuner.launch.plan import FINALS, Method, Plan, Work
+from gemm_tuner.launch.journal import Judged, Process, read_journal
+from gemm_tuner.launch.plan import FINALS, VERIFY, Method, Plan, Work
 from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.starts_ahead import StartsAhead
 from gemm_tuner.profilers.nsys import Nsys
+from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import pid_of
 
 HELPERS = ROOT / "tests" / "helpers"
@@ -45,9 +46,9 @@ def ahead_of(launcher: LiveLauncher) -> StartsAhead:
     return launcher.ahead
 
 
-def born(folder: Path, number: int) -> int:
+def born(folder: Path, number: int, ahead: str = "ahead") -> int:
     """The process of the launcher that was started ahead as this number, when it is there."""
-    note, deadline = folder / "ahead" / f"{number:02d}" / "born", time.monotonic() + 300
+    note, deadline = folder / ahead / f"{number:02d}" / "born", time.monotonic() + 300
     while not note.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     return int(note.read_text())
@@ -61,7 +62,12 @@ def timed_by(launcher: LiveLauncher, folder: Path, name: str) -> int:
     assert done.timings[SIZE, name].samples_us == (11.0, 12.0)
     last = max(folder.glob("start*"))
     assert {"launcher.log", "trace.nsys-rep", "journal.jsonl"} <= {path.name for path in last.iterdir()}
-    return next(pid_of(event.identity) for event in read_journal(last / "journal.jsonl") if isinstance(event, Process))
+    return process_of(last)
+
+
+def process_of(start: Path) -> int:
+    journal = read_journal(start / "journal.jsonl")
+    return next(pid_of(event.identity) for event in journal if isinstance(event, Process))
 
 
 def test_what_waits_is_used_first_and_others_are_started_with_their_plan(
@@ -106,6 +112,35 @@ def test_a_crash_in_one_that_waited_is_blamed_as_ever(launcher: LiveLauncher, tm
     plan = Plan(FINALS, (str(HELPERS / "launcher_stand_in.py"),), works, Method(timed_calls=2))
     done = launcher.timings(plan, tmp_path / "0-finals")
     assert {name: one.status.value for (_, name), one in done.timings.items()} == {"late_1": "crashed", "good_2": "ok"}
+
+
+def test_a_check_uses_what_waits_for_it(launcher: LiveLauncher, tmp_path: Path) -> None:
+    checks = launcher.checks_ahead
+    assert checks is not None
+    launcher = replace(launcher, checks_ahead=replace(checks, script=HELPERS / "waiting_stand_in.py"))
+    launcher.prepare_check()
+    launcher.prepare_finals(1)
+    waiting = born(tmp_path / "ahead" / "checks", 0, "")
+    plan = Plan(VERIFY, (str(HELPERS / "launcher_stand_in.py"),), (Work(SIZE, ((0, "good_1"),)),), Method())
+    heard: list[bool] = []
+    launcher.verdicts(
+        plan, tmp_path / "verify", lambda _, event: heard.append(event.ok) if isinstance(event, Judged) else None
+    )
+    (start,) = (tmp_path / "verify").iterdir()
+    assert heard and all(heard) and process_of(start) == waiting
+    other = born(tmp_path, 0)
+    launcher.close()
+    assert ends(other)
+
+
+def test_a_server_of_workers_that_starts_meanwhile_changes_no_environment(
+    launcher: LiveLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It adds this package to the path for a moment (compile/fork_server.py)."""
+    monkeypatch.setenv("PYTHONPATH", "mine")
+    before = launcher.environment()
+    monkeypatch.setenv("PYTHONPATH", str(IMPORT_ROOT), prepend=os.pathsep)
+    assert launcher.environment() == before
 
 
 def test_without_named_pipes_nothing_waits(
