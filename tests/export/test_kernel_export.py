@@ -103,7 +103,7 @@ def test_json_has_aiters_name_and_layout_and_one_entry_a_key(tmp_path: Path) -> 
     assert json.loads(file.read_text()) == {"other": {"ROWS": 9}, **wanted}
 
 
-def test_what_is_predicted_replaces_no_entry_unless_asked_to(
+def test_what_no_gpu_timed_or_checked_replaces_no_entry_unless_asked_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, file = tuned(tmp_path, source="predicted"), tmp_path / "out" / "sm_90-SOFTMAX_ROWS.json"
@@ -119,6 +119,11 @@ def test_what_is_predicted_replaces_no_entry_unless_asked_to(
     assert export(path, "json", "--predicted", "--overwrite") == 0
     assert json.loads(file.read_text()) == predicted
     assert export(path, "triton", "--predicted", "--overwrite") == EXIT_INPUT
+    (tmp_path / "unchecked").mkdir()
+    path = tuned(tmp_path / "unchecked", dict.fromkeys(TIMES, Verified.FALSE))
+    file.write_text(json.dumps(there))
+    assert export(path, "json", "--unverified", "-o", str(file.parent)) == 1
+    assert json.loads(file.read_text()) == there and "what no GPU checked does not" in capsys.readouterr().err
 
 
 def test_an_export_without_rules_leaves_none_of_an_earlier_one(tmp_path: Path) -> None:

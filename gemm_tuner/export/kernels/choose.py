@@ -17,6 +17,7 @@ from gemm_tuner.store.run_record import positive, read_table
 
 # Number of a key's best candidates that are checked at further cases.
 MOST_CHECKED = 4
+ON_A_GPU = (Verified.TRUE, Verified.AGREED)
 WEAKEST = (Verified.FALSE, Verified.AGREED, Verified.INTERPRETED)
 
 # Checks a configuration at cases; returns how it was checked, or why it is not correct.
@@ -38,14 +39,16 @@ class Entry:
         return self.config.options()
 
     def yields_to(self, file: str, key: str, there: object, ours: object) -> list[LeftOut]:
-        """Why the entry does not replace what a file has at its key: a prediction may be worse than that, of which
-        nothing is known. Empty where it does.
+        """Why the entry does not replace what a file has at its key, of which nothing is known: where no GPU timed it,
+        that may be faster, and where none checked it, that may be right. Empty where it does.
 
         ours: what would be written.
         """
-        if there in (None, ours) or all(case.source != "predicted" for case in self.cases):
+        predicted = any(case.source == "predicted" for case in self.cases)
+        if there in (None, ours) or (self.verified in ON_A_GPU and not predicted):
             return []
-        why = f"{file} has another entry for {key}, which a prediction does not replace; --overwrite does"
+        what = "a prediction" if predicted else "what no GPU checked"
+        why = f"{file} has another entry for {key}, which {what} does not replace; --overwrite does"
         return [LeftOut(case.problem.key, self.config.name, why) for case in self.cases]
 
 

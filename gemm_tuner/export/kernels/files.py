@@ -27,8 +27,8 @@ def json_name(kernel: TunedKernel, device: str) -> str:
 
 
 def json_text(kernel: TunedKernel, path: Path, *, overwrite: bool) -> tuple[str, list[LeftOut]]:
-    """(the parameters of every key in the format of AITER's ``save_configs_to_json``, the cases of predicted entries
-    that yield to those of the file, unless ``overwrite``). Other content of the file stays, except for RULES. Where a
+    """(the parameters of every key in the format of AITER's ``save_configs_to_json``, the cases of entries that
+    yield to those of the file, unless ``overwrite``). Other content of the file stays, except for RULES. Where a
     key stands for cases that were not tuned, RULES says what they must keep to.
 
     Raises UserError if the file exists and has another format.

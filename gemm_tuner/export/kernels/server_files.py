@@ -29,7 +29,7 @@ class ServerFile:
 def files_of(
     form: KernelFile, kernels: Iterable[TunedKernel], folder: Path, device: str, triton: str, *, overwrite: bool
 ) -> tuple[list[ServerFile], list[LeftOut]]:
-    """(the files, merged with what is there; cases for which an earlier one is at the same key, and predicted ones that
+    """(the files, merged with what is there; cases for which an earlier one is at the same key, and those that
     yield to what a file has, unless ``overwrite``).
 
     Raises UserError for a kernel whose cases or parameters are not those of the server's kernel, and for a file of
