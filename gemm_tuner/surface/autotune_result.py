@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import functools
 import hashlib
@@ -127,7 +128,10 @@ class AutotuneResult:
             config=_with_tuples(load_json(folder / BEST_CONFIG, "result")),
             ref_latency=latency.get("ref_latency"),
             libcode=_text(folder / GENERATED),
-            table=list(csv.DictReader(io.StringIO(_text(folder / TABLE)))),
+            table=[
+                {title: cell if title == "reason" else _value(cell) for title, cell in row.items()}
+                for row in csv.DictReader(io.StringIO(_text(folder / TABLE)))
+            ],
             source=_text(folder / SOURCE),
             origin=origin,
             binaries={ending: _binary(folder / f"kernel.{ending}", sha) for ending, sha in hashes.items()},
@@ -191,6 +195,15 @@ def _imported(origin: Mapping[str, Any]) -> Callable[..., Any]:
 
 def _with_tuples(config: Any) -> dict[str, Any]:
     return {name: tuple(one) if isinstance(one, list) else one for name, one in dict(config).items()}
+
+
+def _value(cell: str) -> Any:
+    """A cell of the table: a number, bool or tuple as it was before it was written, else its text."""
+    try:
+        found = ast.literal_eval(cell)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return cell
+    return found if isinstance(found, (bool, int, float, tuple)) else cell
 
 
 def _binary(path: Path, sha256: str) -> bytes:

@@ -161,6 +161,10 @@ def test_a_result_is_read_in_a_fresh_process(tmp_path: Path) -> None:
         {"block_M": 32}, result.latency, 32, True, "// block_M = 32\n", 3, ".version 8.0", False,
     ]  # fmt: skip
     names = {path.name for path in folder.iterdir()}
+    table = gt.AutotuneResult.read(folder).table
+    assert [{k: v for k, v in row.items() if v != ""} for row in table] == [
+        {k: v for k, v in row.items() if v not in ("", None)} for row in result.table
+    ]
     assert not any(name.endswith((".pkl", ".pickle")) for name in names) and len(list(folder.parent.iterdir())) == 1
 
 
