@@ -1,11 +1,11 @@
 """Python processes that begin with torch, Triton and pandas imported, in place of three seconds of CPU time each.
 
 ``start`` lets ``subprocess.Popen`` ask a server (warm_server.py) to fork what would run ``python FILE ...`` or
-``python -m gemm_tuner...``, also behind ``guarded.py``, and does the same in the children. ``install_workers`` does so
-for what multiprocess starts besides them: the server of compile workers and its tracker. A child is a process as any
-other: its own memory, environment, folder, standard streams, session, exit status and signals, and /proc shows its
-command line and environment. What is left out is the start of the interpreter, these imports, and taking them apart at
-the end. All else is started as ever. ``make test-all`` leaves nothing out.
+``python -m gemm_tuner...``, also behind ``guarded.py``, or a worker of xdist, and does the same in the children.
+``install_workers`` does so for what multiprocess starts besides them: the server of compile workers and its tracker. A
+child is a process as any other: its own memory, environment, folder, standard streams, session, exit status and
+signals, and /proc shows its command line and environment. What is left out is the start of the interpreter, these
+imports, and taking them apart at the end. All else is started as ever. ``make test-all`` leaves nothing out.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ LIGHT = "WARM_PYTHON_LIGHT"
 WORKERS = "WARM_PYTHON_WORKERS"
 # The variable that asks for a server, by being "1". The file that says in what state they began.
 KINDS, STATE = ("", LIGHT, INTERPRET, WORKERS), "state"
+# How xdist starts a worker.
+XDIST = ["-u", "-c", "import sys;exec(eval(sys.stdin.readline()))"]
 # What multiprocess runs with -c, and a module that its server of workers imports first.
 MULTIPROCESS, TRITON_WORKERS = "from multiprocess.{} import main", "gemm_tuner.languages.triton.worker_imports"
 # Variables that begin with these are read when Python or a library starts. The path is set anew for each process.
@@ -61,7 +63,7 @@ class Job:
     @property
     def kind(self) -> str:
         """Of the server that forks it."""
-        if self.argv[0] == "-c":
+        if self.argv[0] == "-c" and self.argv[1] != XDIST[-1]:
             return WORKERS
         return next((name for name in (LIGHT, INTERPRET) if self.env.get(name) == "1"), "")
 
@@ -171,6 +173,8 @@ def command_of(args: Any) -> tuple[list[str], bool] | None:
         words = words[5:]
     if len(words) < 2 or words[0] != PYTHON:
         return None
+    if words[1:] == XDIST:
+        return XDIST[1:], is_guarded
     if words[1].endswith(".py") or (words[1] == "-m" and len(words) > 2 and words[2].startswith("gemm_tuner.")):
         return words[1:], is_guarded
     return None

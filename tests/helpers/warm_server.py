@@ -34,8 +34,9 @@ from warm_python import LIGHT, READ_AT_START, ROOT, TRITON_WORKERS, WORKERS, Job
 from gemm_tuner.system.guarded import die_with_parent
 
 IMPORTED = (
-    "pandas", "torch", "triton", "triton.language", "gemm_tuner.launch.main", "gemm_tuner.cli.main",
-    "gemm_tuner.kernels.check", "gemm_tuner.gemm.check", "gemm_tuner.gemm.reference",
+    "pandas", "scipy.optimize", "scipy.special", "torch", "triton", "triton.language",
+    "gemm_tuner.launch.main", "gemm_tuner.cli.main", "gemm_tuner.kernels.check", "gemm_tuner.gemm.check",
+    "gemm_tuner.gemm.reference",
 )  # fmt: skip
 IMPORTED_LIGHT = ("pandas", "scipy.optimize", "scipy.special", "gemm_tuner.cli.main", "gemm_tuner.pipeline.run")
 IMPORTED_BY_WORKERS = (
@@ -203,9 +204,9 @@ def become(job: Job) -> None:
 def paths(job: Job) -> list[str]:
     """What stands before the libraries in sys.path."""
     given = list(filter(None, job.env.get("PYTHONPATH", "").split(os.pathsep)))
-    if job.argv[0] == "-c":  # and -P
+    if job.kind == WORKERS:  # with -P
         return given
-    first = job.folder if job.argv[0] == "-m" else os.path.dirname(os.path.join(job.folder, job.argv[0]))
+    first = job.folder if job.argv[0] in ("-m", "-c") else os.path.dirname(os.path.join(job.folder, job.argv[0]))
     return [first, *given]
 
 
@@ -226,7 +227,7 @@ def can_be(job: Job) -> bool:
     is_utf8 = next(locales, "C").lower().endswith(("c", "posix", "utf-8", "utf8"))  # Python takes C for C.UTF-8
     is_ours = str(ROOT) in map(os.path.realpath, paths(job))
     # Scripts of this checkout that are not in its root put that on the path themselves.
-    is_ours = is_ours or (job.argv[0] != "-m" and Path(job.argv[0]).resolve().is_relative_to(ROOT))
+    is_ours = is_ours or (job.argv[0] not in ("-m", "-c") and Path(job.argv[0]).resolve().is_relative_to(ROOT))
     return is_utf8 and is_ours and start(dict(os.environ)) == start(job.env)
 
 
