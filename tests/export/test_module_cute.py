@@ -5,6 +5,7 @@ Stand-ins launch on the CPU; Triton's kernels run in the interpreter. tests/gpu/
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -63,8 +64,21 @@ with warnings.catch_warnings(record=True) as caught:
         if not torch.allclose(c.float(), expected, atol=0.1, rtol=0.01):
             wrong.append([M, N, K])
 calls = list(sys.modules["tvm_ffi"].CALLS) if "tvm_ffi" in sys.modules else []
-said = [str(one.message) for one in caught if "CuTe" in str(one.message)]
+said = [str(one.message) for one in caught if "Triton" in str(one.message)]
 print(json.dumps({"wrong": wrong, "calls": calls, "said": said}))
+"""
+
+REFUSED = """
+import json, sys
+import torch, tuned_gemm
+tuned_gemm._check_device = lambda tensors: None
+tuned_gemm._INTERPRETED = False
+for M, N, K, biased in json.loads(sys.argv[1]):
+    more = {"bias": torch.ones(N).half(), "alpha": 2.0} if biased else {}
+    try:
+        tuned_gemm.matmul(torch.ones(M, K).half(), torch.ones(K, N).half(), **more)
+    except ValueError as error:
+        print(error)
 """
 
 
@@ -126,8 +140,10 @@ def test_winners_are_launched_from_beside_the_module_and_replaced_where_they_can
     assert found["wrong"] == [] and found["said"] == []
     assert sorted(found["calls"]) == sorted(2 * [name.rpartition("_")[0] for name in objects])  # not for the other
     # Without the launching package, without the runtime, without the libraries: once said, and right all the same.
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "tvm_ffi.py").write_text("raise ImportError('not installed')")
     without = [
-        run(made.path, everything),
+        run(made.path, everything, path=str(tmp_path / "none")),
         run(made.path, everything, path=str(STAND_IN), **{library.RUNTIME_VARIABLE: str(tmp_path / "none.so")}),
     ]
     for path in (tmp_path / "out" / "tuned_gemm_cute").iterdir():
@@ -148,6 +164,20 @@ def test_without_compiled_kernels_the_module_takes_substitutes_and_says_what_the
     assert len(costs) == 4 and all("1.25 times" in line and "pip install" in line for line in costs)
     assert not (tmp_path / "out" / "tuned_gemm_cute").exists()
     assert "CuTe" not in (tmp_path / "out" / "tuned_gemm.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("quack") is None, reason="CuTe DSL is not installed")
+def test_with_the_extra_kernels_are_compiled_for_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And launched up to the check of arguments: a tensor on the CPU is refused by its place, not by its shape."""
+    monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "tuned.yaml"
+    write_choices(path, replace(HEADER), [row(problem, config) for problem, config in WINNERS.items()])
+    made = write_module(path, tmp_path / "out" / "tuned_gemm.py")
+    assert (made.num_cute, made.costs) == (4, ())
+    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(made.path.parent)}
+    command = [sys.executable, "-c", REFUSED, sizes_of(list(WINNERS))]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.stdout.count("expected device_type=cuda") == 4, done.stdout + done.stderr
 
 
 def test_the_same_module_again_is_unchanged_and_a_lost_library_is_written_anew(tuned: Path, tmp_path: Path) -> None:

@@ -244,8 +244,14 @@ def test_relu_keeps_nan(tmp_path: Path) -> None:
 @NEEDS_DSL
 @pytest.mark.parametrize(
     "keys",
-    [{}, EVERYTHING, {**FP8, "scaling": "tensor"}, {**FP8, **EVERYTHING, "scaling": "row_col", "batch": 2}],
-    ids=["plain", "epilogue", "fp8", "all"],
+    [
+        {},
+        EVERYTHING,
+        {"layout_a": Layout.COL, "activation": "silu"},
+        {**FP8, "scaling": "tensor"},
+        {**FP8, **EVERYTHING, "scaling": "row_col", "batch": 2},
+    ],
+    ids=["plain", "epilogue", "column", "fp8", "all"],
 )
 @pytest.mark.parametrize("swap", [0, 1])
 def test_signatures_are_compiled_and_launched_without_the_dsl(keys: dict[str, Any], swap: int, tmp_path: Path) -> None:
