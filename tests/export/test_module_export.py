@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import importlib.util
 import itertools
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +21,7 @@ from result_files import write_choices
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Device, Verified
-from gemm_tuner.export.module import sections, write_module
+from gemm_tuner.export.module import ModuleFile, sections, write_module
 from gemm_tuner.export.module.fallback import general_configs, pointer_fallback
 from gemm_tuner.export.offers import Trust
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
@@ -60,16 +60,18 @@ def loaded(path: Path) -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def h200(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    out = tmp_path_factory.mktemp("module") / "h200_bf16.py"
-    write_module(H200, out)
-    yield loaded(out)
+def made(tmp_path_factory: pytest.TempPathFactory) -> ModuleFile:
+    return write_module(H200, tmp_path_factory.mktemp("module") / "gemm.py")
 
 
-def test_a_real_results_file_becomes_one_readable_file(tmp_path: Path) -> None:
-    out = tmp_path / "gemm.py"
-    made = write_module(H200, out)
-    assert (made.path, made.num_sizes, made.left_out) == (out, 40, ())
+@pytest.fixture(scope="module")
+def h200(made: ModuleFile) -> ModuleType:
+    return loaded(made.path)
+
+
+def test_a_real_results_file_becomes_one_readable_file(made: ModuleFile, tmp_path: Path) -> None:
+    out = made.path
+    assert (made.num_sizes, made.left_out) == (40, ())
     assert out.stat().st_size < 300_000
     text = out.read_text(encoding="utf-8")
     tree = ast.parse(text)
@@ -80,9 +82,9 @@ def test_a_real_results_file_becomes_one_readable_file(tmp_path: Path) -> None:
     assert (tmp_path / "again.py").read_text(encoding="utf-8") == text
 
 
-def test_the_module_needs_torch_and_triton_only(tmp_path: Path) -> None:
+def test_the_module_needs_torch_and_triton_only(made: ModuleFile, tmp_path: Path) -> None:
     """Imported where this project, and all that it needs beside these two, cannot be."""
-    write_module(H200, tmp_path / "gemm.py")
+    shutil.copy(made.path, tmp_path)
     absent = "for name in ('gemm_tuner', 'jinja2', 'pandas', 'rich'): sys.modules[name] = None\n"
     code = f"import sys\n{absent}sys.path.insert(0, {str(tmp_path)!r})\nimport gemm\nprint(len(gemm.TUNED['bf16_nt']))"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, cwd=tmp_path)
