@@ -41,8 +41,7 @@ def blocks_of_cute(c, p):
 
 @rule(HEURISTIC, families=("gemm_cute",))
 def little_beyond_matrix(c, p, d):
-    """Tiles and clusters that compute a quarter more than C has, with slices of K a third, are worse than others (H200,
-    prototypes)."""
+    """Tiles and clusters that compute a quarter more than C, with slices of K a third, are worse (H200, prototypes)."""
     side = min(p.m, p.n)
     most = np.where(c.SPLIT_K > 1, 1.36, 1.25)
     return blocks_of_cute(c, p)[1] <= np.maximum(most, (32.5 if side < 32 else 16.5 if side < 64 else 64.5) / side)
