@@ -19,10 +19,9 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 GUARDED = str(ROOT / "gemm_tuner" / "system" / "guarded.py")
@@ -47,8 +46,7 @@ PYTHON = sys.executable
 Cold: Any = subprocess.Popen
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):  # no dataclass, which takes longer to import than the rest: stand-ins for nsys do so each
     """What a child is to be. argv: from the file or -m on. group: its process group; 0 for a session of its own.
     bound: whether it dies with the process that asked for it. fds: beside the standard streams, as numbered here and
     there."""
@@ -58,7 +56,7 @@ class Job:
     folder: str
     group: int
     bound: bool
-    fds: list[int] = field(default_factory=list)
+    fds: Sequence[int] = ()
 
     @property
     def kind(self) -> str:
@@ -75,7 +73,7 @@ class Job:
 
     def message(self) -> bytes:
         """All that a server reads, at once: a process that stops while it asks keeps no server waiting."""
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(self._asdict()).encode()
 
 
 def start(folder: Path) -> None:
