@@ -1,7 +1,7 @@
 """Takes the resident launcher's place: reads folders of plans from standard input, writes journals as a launcher does,
 and beside each the trace that proton would write. Configurations behave as their names say (launcher_stand_in).
 
-STAND_IN_RESIDENT: 'broken' ends it before the first plan.
+STAND_IN_RESIDENT: 'broken' ends it at the first plan, which is when proton finds no CUPTI.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def leaf(name: str, us: float) -> dict[str, object]:
 
 
 def main() -> None:
-    if os.environ.get("STAND_IN_RESIDENT") == "broken":
-        print("CUPTI is not to be had", file=sys.stderr)
-        sys.exit(1)
     for line in sys.stdin:
+        if os.environ.get("STAND_IN_RESIDENT") == "broken":
+            print("CUPTI is not to be had", file=sys.stderr)
+            sys.exit(1)
         folder = Path(line.strip())
         with (folder / "journal.jsonl").open("w") as stream:
             journal = Journal(stream)
