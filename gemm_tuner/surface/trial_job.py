@@ -54,7 +54,7 @@ def job_of(tunable: Function, profile: ProfileArgs, given: Any) -> Job:
         json.dumps(values)
     except (TypeError, ValueError) as error:
         raise UserError(f"has arguments that are no plain values: {error}", where=name, hint=HINT) from error
-    program = code_of(profile.supply_prog)[0] if profile.supply_prog else None
+    program = program_of(profile)[0]
     launches = given is None and (profile.supply_prog is None or program is not None)
     if launches:
         require_shared("isolate=", HINT)
@@ -80,6 +80,22 @@ def code_of(function: Any) -> tuple[Code | None, str]:
     return Code("" if is_script else under.__module__, file, under.__qualname__), ""
 
 
+def program_of(profile: ProfileArgs) -> tuple[Code | None, str]:
+    """(where another process loads supply_prog from, "") or (None, why it cannot; "" without one).
+
+    Only what its module holds by its name is the same there: not a partial, whose arguments would be lost."""
+    if profile.supply_prog is None:
+        return None, ""
+    code, fault = code_of(profile.supply_prog)
+    under = used_globals.function_under(profile.supply_prog)
+    if code is None or under is None:
+        return None, fault
+    held: Any = sys.modules.get(under.__module__)
+    for part in code.qualname.split("."):
+        held = getattr(held, part, None)
+    return (code, "") if held is profile.supply_prog else (None, f"is not what its module holds as {code.qualname}")
+
+
 def _unbound(tunable: Function) -> tuple[Any, Arguments]:
     """(the function without partials, its call including what they bind)."""
     function, args, kwargs = tunable.function, tunable.call.args, dict(tunable.call.kwargs)
@@ -91,7 +107,7 @@ def _unbound(tunable: Function) -> tuple[Any, Arguments]:
 def warn_of_no_launch(tunable: Tunable, profile: ProfileArgs, given: Any) -> None:
     """Warns if a factory's kernels are only built in other processes, since their inputs are of this one."""
     why = "the tensors of set_autotune_inputs are" if given is not None else ""
-    if not why and profile.supply_prog is not None and (fault := code_of(profile.supply_prog)[1]):
+    if not why and (fault := program_of(profile)[1]):
         why = f"supply_prog {fault}, so that its tensors are"
     if why and isinstance(tunable, Function):
         what = f"isolate=True builds kernels in other processes, and does not launch them there: {why} of this process"

@@ -53,5 +53,9 @@ def supplied() -> list[int]:
     return [7]
 
 
+def numbered(number: int) -> list[int]:
+    return [number]
+
+
 def expected() -> int:
     return 7

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from faulty_factory import expected, factory, supplied, taking
+from faulty_factory import expected, factory, numbered, supplied, taking
 from hang_clock import LIMIT_S, NOTES, HangClock
 from samples import ROOT
 
@@ -91,6 +91,9 @@ def test_kernels_are_launched_elsewhere_with_inputs_of_a_program() -> None:
     assert {row["how"]: row["status"] for row in result.table} == {"crashes": "crashed", "right": "ok"}
     with pytest.warns(UserWarning, match="does not launch them there: supply_prog is not at the top level"):
         tuner(lambda: [7], configs[1:]).run(**run)
+    with pytest.warns(UserWarning, match="does not launch them there: supply_prog is not what its module holds"):
+        result = tuner(partial(numbered, 7), configs[1:]).run(**run)
+    assert [row["status"] for row in result.table] == ["ok"], "what a partial binds is not lost on the way"
 
 
 def test_what_another_process_cannot_build_is_named() -> None:
