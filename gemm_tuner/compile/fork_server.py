@@ -53,20 +53,22 @@ def begin(modules: Sequence[str]) -> None:
 @contextlib.contextmanager
 def _apart_from_the_users_folder() -> Iterator[None]:
     """Processes that multiprocess starts meanwhile find this package wherever it lies, and take no module from the
-    working folder, where a random.py would stand before the standard library's (Python 3.10 has no flag for that)."""
+    working folder, where a random.py would stand before the standard library's (Python 3.10 has no flag for that).
+
+    PYTHONPATH is set for new processes alone: another thread that reads os.environ would fail at what is deleted."""
     with _starts:
         flags, path = util._args_from_interpreter_flags, os.environ.get("PYTHONPATH")
         if sys.version_info >= (3, 11) and not sys.flags.safe_path:
             util._args_from_interpreter_flags = lambda: [*flags(), "-P"]
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(IMPORT_ROOT), path]))
+        os.putenv("PYTHONPATH", os.pathsep.join(filter(None, [str(IMPORT_ROOT), path])))
         try:
             yield
         finally:
             util._args_from_interpreter_flags = flags
             if path is None:
-                del os.environ["PYTHONPATH"]
+                os.unsetenv("PYTHONPATH")
             else:
-                os.environ["PYTHONPATH"] = path
+                os.putenv("PYTHONPATH", path)
 
 
 def let_the_server_end() -> None:

@@ -17,7 +17,7 @@ import pytest
 from multiprocess import forkserver
 from process_samples import alive, ends
 
-from gemm_tuner.compile import compile_pool
+from gemm_tuner.compile import compile_pool, fork_server
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.compile.compile_tasks import support_task
 from gemm_tuner.compile.task_queue import TaskQueue
@@ -303,6 +303,23 @@ def test_a_server_imports_from_this_package_and_not_from_the_users_folder(tmp_pa
     environ.pop("PYTHONPATH", "")
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ)
     assert done.stdout.split() == ["True", random.__file__], done.stderr
+
+
+def test_a_start_changes_no_variable_that_another_thread_may_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever copies os.environ while a variable is deleted from it gets a KeyError."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setattr(forkserver._forkserver, "_preload_modules", forkserver._forkserver._preload_modules)
+    told = [sys.executable, "-c", "import os; print(os.environ.get('PYTHONPATH'))"]
+    seen: list[tuple[str | None, str]] = []
+
+    def look() -> None:
+        child = subprocess.run(told, capture_output=True, text=True)
+        seen.append((os.environ.get("PYTHONPATH"), child.stdout.strip()))
+
+    monkeypatch.setattr(forkserver, "ensure_running", look)
+    fork_server.begin([])
+    look()
+    assert seen == [(None, str(ROOT)), (None, "None")]
 
 
 def test_a_worker_dies_with_the_run_whatever_it_is_at(tmp_path: Path) -> None:
