@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 MATRIX_KINDS = ("none", "mma", "wgmma", "tcgen05", "mfma", "wmma")
 FP8_KINDS = ("none", "ocp", "fnuz")
+# Architectures that CUDA gave another name: from the name that they have now to the former one, by which they are near
+# their relatives. CUDA 13.0 renamed sm_101.
+FORMER_NAMES = {"sm_110": "sm_101"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ def nearest(arch: str, known: Iterable[str]) -> str | None:
     known = set(known)
     if arch in known:
         return arch
-    asked = _generation(arch)
+    asked = _generation(FORMER_NAMES.get(arch, arch))
     relatives = [
         (own[1] > asked[1], abs(own[1] - asked[1]), name)
         for name in known
