@@ -198,3 +198,26 @@ def test_a_substitute_that_may_not_be_exported_leaves_its_size_out(tmp_path: Pat
     made = write_module(path, tmp_path / "module.py", trust=Trust())
     assert made.num_sizes == 1 and [one.size for one in made.left_out] == [SIZE.key, SPLIT.key]
     assert "no substitute" in made.left_out[1].reason
+
+
+def test_a_winner_that_was_not_checked_is_said_to_be_so(tuned: Path, tmp_path: Path) -> None:
+    """Also where its substitute was."""
+    compiled_before(tmp_path)
+    unchecked = replace(row(SIZE, WINNER), verified=Verified.FALSE)
+    write_choices(tuned, replace(HEADER), [unchecked, row(SPLIT, WINNERS[SPLIT], verified=Verified.FALSE)])
+    assert write_module(tuned, tmp_path / "none.py").num_sizes == 0
+    made = write_module(tuned, tmp_path / "module.py", trust=Trust(unverified=True))
+    assert made.num_cute == 2
+    said = {SIZE: "in CuTe DSL not checked", SPLIT: "in Triton not checked"}
+    assert dict(made.remarks) == said
+    text = made.path.read_text(encoding="utf-8")
+    assert all(f"{problem.key}: {one}" in text for problem, one in said.items())
+
+
+def test_of_a_size_that_is_there_twice_the_row_that_was_left_out_gives_no_kernel(tuned: Path, tmp_path: Path) -> None:
+    compiled_before(tmp_path)
+    unchecked = replace(row(SIZE, WINNER), verified=Verified.FALSE)
+    write_choices(tuned, replace(HEADER), [choice(SIZE, SLOWER), unchecked])
+    made = write_module(tuned, tmp_path / "module.py")
+    assert [one.size for one in made.left_out] == [SIZE.key]
+    assert (made.num_sizes, made.num_cute) == (1, 0)

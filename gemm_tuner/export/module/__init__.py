@@ -11,7 +11,7 @@ from gemm_tuner.export.module import cute
 from gemm_tuner.export.module.objects import Object, objects_of
 from gemm_tuner.export.module.render import rendered
 from gemm_tuner.export.module.rows import Tuned, Winner, select, winner_fault, winners
-from gemm_tuner.export.offers import LeftOut, Trust, remark
+from gemm_tuner.export.offers import LeftOut, Trust
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.space import space
@@ -69,7 +69,7 @@ def write_module(
     if not tuned:
         return ModuleFile(out, 0, left_out)
     header, from_templates = _header(found, tuned), templates or data_folder("templates")
-    tuned, costs = with_winners(tuned, winners(found, tuned), from_templates, target)
+    tuned, costs = with_winners(tuned, winners(tuned), from_templates, target)
     folder = cute.folder_of(out)
     files = {folder / one.winner.object.file: one.winner.object.image for one in tuned if one.winner}
     files[out] = rendered(from_templates, tuned, left_out, header, target, folder.name).encode()
@@ -78,7 +78,7 @@ def write_module(
         for path, content in new.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes_atomically(path, content)
-    remarks = tuple((one.problem, remark(one.verified)) for one in tuned if remark(one.verified))
+    remarks = tuple((one.problem, one.remark) for one in tuned if one.remark)
     return ModuleFile(
         out, len(tuned), left_out, remarks, bool(new), costs, sum(one.winner is not None for one in tuned)
     )
@@ -96,8 +96,8 @@ def with_winners(
     found, costs = {one.problem: one for one in tuned}, []
     for one, config, us in in_cute:
         made = compiled.get(one.problem, winner_fault(one.problem))
-        if isinstance(made, Object):
-            found[one.problem] = replace(one, winner=Winner(config, us, made))
+        if isinstance(made, Object) and one.row is not None:
+            found[one.problem] = replace(one, winner=Winner(config, us, one.row.verified, made))
         elif one.time_us:
             costs.append((one.problem, f"in Triton, {one.time_us / us:.2f} times the time of {config.name}: {made}"))
     return tuple(found.values()), tuple(costs)

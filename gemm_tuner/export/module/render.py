@@ -16,7 +16,7 @@ from gemm_tuner.core.records import Target
 from gemm_tuner.export.module import cute, sections
 from gemm_tuner.export.module.fallback import general_configs, pointer_fallback
 from gemm_tuner.export.module.rows import Tuned, default_outputs, with_bias_toggled
-from gemm_tuner.export.offers import LeftOut, remark
+from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.gemm.config import UNUSED, KernelConfig
 from gemm_tuner.gemm.families.family import names_of
 from gemm_tuner.gemm.problem import ACTIVATIONS, SCALE_BLOCK, GemmProblem, Layout
@@ -211,7 +211,7 @@ def _left_out_lines(left_out: tuple[LeftOut, ...]) -> list[str]:
 
 def _remark_lines(tuned: tuple[Tuned, ...]) -> list[str]:
     """One line for each size that was not checked on a GPU."""
-    return [f"{one.problem.key}: {remark(one.verified)}" for one in tuned if remark(one.verified)]
+    return [f"{one.problem.key}: {one.remark}" for one in tuned if one.remark]
 
 
 def _plain(text: object) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export.module.objects import Object
-from gemm_tuner.export.offers import LeftOut, Trust, known_wrong
+from gemm_tuner.export.offers import LeftOut, Trust, known_wrong, remark
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.families.family import family_of, known_families
 from gemm_tuner.gemm.problem import GemmProblem
@@ -17,10 +17,12 @@ from gemm_tuner.store.results import Results, Row
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """A winner in CuTe DSL. time_us: measured, in the finals of its substitute. object: what was compiled of it."""
+    """A winner in CuTe DSL. time_us: measured, in the finals of its substitute. verified: how its result was checked.
+    object: what was compiled of it."""
 
     config: KernelConfig
     time_us: float
+    verified: Verified
     object: Object
 
 
@@ -30,8 +32,9 @@ class Tuned:
 
     config:   in Triton; a winner's substitute if the winner is in CuTe DSL.
     time_us:  of config: measured time, else predicted time; None if unknown.
-    verified: how its result was checked.
+    verified: how the result of config was checked.
     source:   of its time: measured, replayed or predicted; "" if unknown.
+    row:      the row that it was taken from, if that has its winner in CuTe DSL.
     winner:   if in CuTe DSL, and the module has its kernel.
     """
 
@@ -40,7 +43,16 @@ class Tuned:
     time_us: float | None
     verified: Verified = Verified.TRUE
     source: str = "measured"
+    row: Row | None = None
     winner: Winner | None = None
+
+    @property
+    def remark(self) -> str:
+        """What to say about its kernels if one was not checked on a GPU; "" if all were."""
+        own, of_winner = remark(self.verified), remark(self.winner.verified) if self.winner else ""
+        in_cute = [f"in CuTe DSL {of_winner}"] if of_winner else []
+        in_triton = [f"in Triton {own}" if self.winner else own] if own else []
+        return ", ".join((*in_cute, *in_triton))
 
     @property
     def product(self) -> GemmProblem:
@@ -72,7 +84,7 @@ def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftO
     """(rows of the module, each size once; all others, with the reason).
 
     Rows that ``trust`` does not accept and sizes without a configuration are left out. Rows of a winner in CuTe DSL get
-    their substitute; ``winners`` has the winners.
+    their substitute.
     """
     tuned: dict[GemmProblem, Tuned] = {}
     left_out = [LeftOut(problem.key, "", f"was not tuned: {reason}") for problem, reason in found.without_config]
@@ -87,7 +99,7 @@ def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftO
             left_out.append(LeftOut(row.gemm.key, "", reason))
         elif row.substitute is not None and is_optional(row):
             one = row.substitute
-            tuned[row.gemm] = Tuned(row.gemm, tile(one.config), one.time_us, one.verified, source)
+            tuned[row.gemm] = Tuned(row.gemm, tile(one.config), one.time_us, one.verified, source, row)
         elif row.config is not None:
             time_us = row.facts.get("median_us", row.facts.get("predicted_us"))
             tuned[row.gemm] = Tuned(row.gemm, row.tile, time_us, row.verified, source)
@@ -102,15 +114,16 @@ def is_optional(row: Row) -> bool:
 def _substitute_fault(row: Row, trust: Trust, source: str) -> str:
     """Why a row's substitute may not be exported; "" if it may."""
     if row.substitute is not None:
+        if family_of(row.substitute.config.family).language != "triton":
+            return "has a substitute that is not in Triton"
         return trust.fault(row.substitute.verified, source)
     others = ",".join(name for name, one in known_families().items() if one.language == "triton")
     return f"is in cute and its row has no substitute; tuned with --families {others} it is in Triton"
 
 
-def winners(found: Results, tuned: Iterable[Tuned]) -> list[tuple[Tuned, KernelConfig, float]]:
+def winners(tuned: Iterable[Tuned]) -> list[tuple[Tuned, KernelConfig, float]]:
     """(size, winner, its microseconds) of the sizes whose configuration is a substitute."""
-    rows = {row.problem: row for row in found.rows if is_optional(row)}
-    mine = [(one, rows[one.problem]) for one in tuned if one.problem in rows]
+    mine = [(one, one.row) for one in tuned if one.row is not None]
     return [(one, row.tile, row.facts["median_us"]) for one, row in mine if "median_us" in row.facts]
 
 
