@@ -198,12 +198,12 @@ def _with_tuples(config: Any) -> dict[str, Any]:
 
 
 def _value(cell: str) -> Any:
-    """A cell of the table: a number, bool or tuple as it was before it was written, else its text."""
+    """A cell of the table: a number, bool or tuple as it was before it was written, else its text, such as 128_4."""
     try:
         found = ast.literal_eval(cell)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return cell
-    return found if isinstance(found, (bool, int, float, tuple)) else cell
+    return found if isinstance(found, (bool, int, float, tuple)) and str(found) == cell else cell
 
 
 def _binary(path: Path, sha256: str) -> bytes:

@@ -149,6 +149,15 @@ print(json.dumps([dict(result.config), result.latency, result.kernel.block, bool
 """
 
 
+def test_a_cell_that_no_number_wrote_stays_text(tmp_path: Path) -> None:
+    """Such as a name that Python would read as a number, or what a damaged file has."""
+    table = [
+        {"name": "128_4", "block": 64, "us": 1.5e-07, "sizes": (1, 2), "fast": True, "other": "{[]: 1}", "code": "0x10"}
+    ]
+    gt.AutotuneResult(latency=1.0, config={"block": 64}, table=table).save_to_disk(tmp_path / "result")
+    assert gt.AutotuneResult.read(tmp_path / "result").table == table
+
+
 def test_a_result_is_read_in_a_fresh_process(tmp_path: Path) -> None:
     result = tuner().run(rep=5, cache_results=False, output_dir=None)
     folder = tmp_path / "best" / "matmul_64"
