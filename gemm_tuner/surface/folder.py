@@ -86,6 +86,7 @@ def _summary(tuned: Tuned) -> dict[str, Any]:
         "best_us": tuned.best.us if tuned.best else None,
         "config": dict(tuned.best.config) if tuned.best else None,
         "is_triton_kernel": isinstance(tuned.kernel, TunedKernel),
+        "pre_hook": tuned.kernel.pre_hook if isinstance(tuned.kernel, TunedKernel) else "",
         "ties": sorted(tuned.ties),
         "noise_pct": tuned.noise_pct,
         "method": tuned.method,

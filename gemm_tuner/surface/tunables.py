@@ -125,7 +125,8 @@ class Kernel:
             names = ", ".join(sorted(again))
             raise UserError(f"{names} is in the call and in a configuration", where=self.name, hint="leave it to one")
 
-        kernel = TunedKernel(self.function, dict(candidate.values))
+        hook = getattr(candidate.pre_hook, "__name__", "pre_hook") if candidate.pre_hook else ""
+        kernel = TunedKernel(self.function, dict(candidate.values), hook)
 
         def launch(inputs: Sequence[Any]) -> None:
             call = self.call.with_tensors(inputs)
@@ -137,11 +138,13 @@ class Kernel:
 
 @dataclass
 class TunedKernel:
-    """A @triton.jit kernel with its configuration, launched by ``kernel[grid](*arguments)``. compiled: Triton's
-    compiled kernel of the last launch."""
+    """A @triton.jit kernel with its configuration, launched by ``kernel[grid](*arguments)``. pre_hook: the name of the
+    configuration's, which this launch does not call; "" for none. compiled: Triton's compiled kernel of the last
+    launch."""
 
     function: Any
     config: Mapping[str, Any]
+    pre_hook: str = ""
     compiled: Any = None
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:

@@ -139,6 +139,26 @@ def test_a_triton_kernel_is_compiled_elsewhere_first(
     assert baked in capsys.readouterr().out.splitlines()
 
 
+def test_source_to_bake_in_has_the_pre_hook(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Triton calls it before every launch: without it a kernel may add to what it should find cleared."""
+    import triton
+
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    kernels = importlib.import_module("interpreted_kernels")
+    del sys.modules["interpreted_kernels"]
+
+    def cleared(arguments: dict[str, Any]) -> None:
+        arguments["out"].zero_()
+
+    configs = [triton.Config({"BLOCK": 64}, num_warps=4, pre_hook=cleared)]
+    kernel = gt.autotune(configs, ["n"], rep=2, output_dir=tmp_path, cache_results=False)(kernels.scale)
+    kernel[(1,)](torch.arange(64.0), torch.empty(64), 64, 2.0)
+    assert main(["export", str(next(tmp_path.glob("*/tuned.yaml"))), "--to", "source", "--unverified"]) == 0
+    assert ", pre_hook=cleared)], key=[])" in capsys.readouterr().out
+
+
 def test_processes_are_counted_as_tilelang_counts_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)), raising=False)
     assert trials.count_workers(100) == 14 and trials.count_workers(3) == 3

@@ -45,9 +45,12 @@ def _text(
 ) -> str:
     about = f"# {name}, tuned on {header['device']} ({header['arch']}), {header['date']}: {'; '.join(said)}"
     if summary.get("is_triton_kernel"):
+        config = config_text(params)
+        if hook := str(summary.get("pre_hook") or ""):  # by its name: the kernel may be wrong without it
+            config = f"{config[:-1]}, pre_hook={hook if hook.isidentifier() else 'pre_hook'})"
         lines = [
             f"# Above {name} and its decorators; launches must not set {', '.join(params)}.",
-            f"@triton.autotune(configs=[{config_text(params)}], key=[])",
+            f"@triton.autotune(configs=[{config}], key=[])",
         ]
     else:
         lines = [f"CONFIG = {dict(params)!r}"]
