@@ -13,6 +13,10 @@ FP8_KINDS = ("none", "ocp", "fnuz")
 FORMER_NAMES = {"sm_110": "sm_101"}
 
 
+# AMD's names gfx803 and gfx90a have one digit of the major version and one of the minor, gfx1030 has two of the major.
+FIRST_OF_TWO_DIGITS = 20
+
+
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """Hardware facts of an architecture, read from its space file. Each fact is independent of the others: sm_120, for
@@ -40,27 +44,37 @@ class Architecture:
 
 
 def nearest(arch: str, known: Iterable[str]) -> str | None:
-    """The known architecture that is closest to ``arch``: itself, else the closest one of its major generation.
+    """The known architecture that is closest to ``arch``: itself, else one of its generation, else one of another.
 
-    The closest lower one is preferred to a higher one, because its kernels use only instructions that ``arch`` has too.
-    Returns None when no known architecture is of that generation, for example sm_75 without another sm_7x.
+    A lower one is preferred to a higher one, because its kernels use only instructions that ``arch`` has too. Returns
+    None for a name of no known form, and where nothing is known of its maker's line: NVIDIA, CDNA (with GCN) or RDNA.
     """
     known = set(known)
     if arch in known:
         return arch
-    asked = _generation(FORMER_NAMES.get(arch, arch))
-    relatives = [
-        (own[1] > asked[1], abs(own[1] - asked[1]), name)
-        for name in known
-        if asked is not None and (own := _generation(name)) is not None and own[0] == asked[0]
-    ]
+    asked = _place(FORMER_NAMES.get(arch, arch))
+    if asked is None:
+        return None
+    relatives = [(*_distance(own, asked), name) for name in known if (own := _place(name)) and own[0] == asked[0]]
     return min(relatives)[2] if relatives else None
 
 
-def _generation(arch: str) -> tuple[str, int] | None:
-    """(major generation, number within it): sm_89 is (sm_8, 9), gfx1101 is (gfx11, 1) and gfx90a is (gfx90, 10)."""
+Place = tuple[str, int, int]
+
+
+def _distance(own: Place, asked: Place) -> tuple[tuple[bool, int], tuple[bool, int]]:
+    """(from generation to generation, within a generation), each with whether ``own`` is higher, which comes last."""
+    return (own[1] > asked[1], abs(own[1] - asked[1])), (own[2] > asked[2], abs(own[2] - asked[2]))
+
+
+def _place(arch: str) -> Place | None:
+    """(line, generation, number within it): sm_89 is (sm, 8, 9), gfx1101 (rdna, 11, 1) and gfx90a (cdna, 90, 10)."""
     nvidia = re.fullmatch("sm_([0-9]+)([0-9])[a-z]?", arch)
     if nvidia:
-        return f"sm_{nvidia[1]}", int(nvidia[2])
+        return "sm", int(nvidia[1]), int(nvidia[2])
     amd = re.fullmatch("gfx(9[0-9]|[0-9]{2})([0-9a-f]{1,2})", arch)
-    return (f"gfx{amd[1]}", int(amd[2], 16)) if amd else None
+    if amd is None:
+        return None
+    generation = int(amd[1])
+    of_gcn = generation >= FIRST_OF_TWO_DIGITS
+    return "cdna" if of_gcn else "rdna", generation, int(amd[2], 16)

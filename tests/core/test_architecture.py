@@ -25,6 +25,14 @@ RELATIVES = {
     "gfx1101": "gfx1100",
     "gfx1151": "gfx1100",
     "gfx1200": "gfx1201",
+    # Of another generation, where none of its own is known.
+    "sm_70": "sm_80",
+    "sm_75": "sm_80",
+    "sm_130": "sm_120",
+    "gfx803": "gfx90a",
+    "gfx960": "gfx950",
+    "gfx1030": "gfx1100",
+    "gfx1310": "gfx1201",
 }
 
 
@@ -33,9 +41,13 @@ def test_the_nearest_relative(arch: str) -> None:
     assert nearest(arch, ARCHS) == RELATIVES[arch]
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_70", "sm_130", "sm_", "gfx1030", "gfx803", "gfx", "metal", "", "sm_9x"])
-def test_another_generation_is_no_relative(arch: str) -> None:
+@pytest.mark.parametrize("arch", ["sm_", "gfx", "metal", "", "sm_9x"])
+def test_a_name_of_no_known_form_has_no_relative(arch: str) -> None:
     assert nearest(arch, ARCHS) is None
+
+
+def test_there_is_no_relative_in_another_line() -> None:
+    assert nearest("sm_90", ("gfx942", "gfx1100")) is None and nearest("gfx942", ("gfx1100",)) is None
 
 
 def test_a_lower_relative_is_preferred_to_a_nearer_higher_one() -> None:
