@@ -33,4 +33,4 @@ def rows_fit_descriptors(problem: GemmProblem) -> bool:
 
 def has_equal_slices(problem: GemmProblem, split_k: int) -> bool:
     """Whether split_k slices of K are equal, and each starts at a multiple of CHUNK_BYTES."""
-    return problem.k * DTYPES[problem.dtype_a].size_bytes % (split_k * CHUNK_BYTES) == 0
+    return split_k == 1 or problem.k * DTYPES[problem.dtype_a].size_bytes % (split_k * CHUNK_BYTES) == 0

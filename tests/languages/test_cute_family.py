@@ -128,6 +128,18 @@ def test_one_kernel_serves_all_that_differs_at_run_time(tmp_path: Path) -> None:
     assert entries(cute(SPLIT_K=3), size=problem(64, 64, 96)) == [two]
 
 
+def test_all_of_k_is_one_slice_whatever_its_length(tmp_path: Path) -> None:
+    """A column-major and B row-major: K is no length of a row."""
+    odd, even = (replace(problem(64, 64, k), layout_a=Layout.COL, layout_b=Layout.ROW) for k in (1001, 1024))
+    kernels = []
+    for size in (odd, even):
+        script = script_of(size, tmp_path, cute())
+        extents = (size.m, size.n, size.k, size.batch)
+        kernels.append(Source.of(script.kernel_of(script.CONFIGS[cute().name], extents)).entry)
+    assert kernels[0] == kernels[1]
+    assert WORKLOAD.specialization(odd, cute(), TARGET) == WORKLOAD.specialization(even, cute(), TARGET)
+
+
 def test_unequal_slices_of_k_are_shared_out_by_the_kernel(tmp_path: Path) -> None:
     size = problem(40, 24, 256)
     for swap in (0, 1):
