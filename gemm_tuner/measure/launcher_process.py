@@ -151,8 +151,7 @@ def visible_gpu(backend: str, gpu: int, env: Mapping[str, str]) -> str:
 def launcher_env(language: Language, cache_dir: Path, extra: Mapping[str, str]) -> dict[str, str]:
     """The environment of a launcher process: this process's, without variables that would change its kernels."""
     inherited = {name: value for name, value in os.environ.items() if name not in language.removed_variables}
-    # Once each: a thread that starts a server of compile workers adds the first one for a moment.
-    paths = dict.fromkeys([str(IMPORT_ROOT), *filter(None, inherited.get("PYTHONPATH", "").split(os.pathsep))])
+    paths = [str(IMPORT_ROOT), *filter(None, [inherited.get("PYTHONPATH", "")])]
     return {**inherited, **language.environment(cache_dir), "PYTHONPATH": os.pathsep.join(paths), **extra}
 
 

@@ -32,7 +32,6 @@ class Waiting:
     """A launcher that waits for a plan. folder: of its log and of what its profiler writes."""
 
     folder: Path
-    environment: Mapping[str, str]
     process: Watched
     _pipe: int
 
@@ -66,7 +65,7 @@ class StartsAhead:
     """The launchers of one GPU that wait for a plan.
 
     command:     the command line of a profiler that runs a program and writes into a folder.
-    environment: returns that of launchers; one that was started in another is not used.
+    environment: returns that of launchers.
     arguments:   of ``script``, which is ``launch/waiting.py``: the language, the folder of the scripts, and options.
     folder:      for the folders of the launchers.
     _starter:    starts the processes, which the operating system ends with the thread that started them.
@@ -95,7 +94,7 @@ class StartsAhead:
         with self._lock:
             while self._waiting:
                 first = self._waiting.pop(0)
-                if first.alive and first.environment == self.environment():
+                if first.alive:
                     return first
                 first.close()
         return None
@@ -103,16 +102,18 @@ class StartsAhead:
     def _start(self) -> Waiting:
         where = self.folder / f"{self._number:02d}"
         self._number += 1
-        where.mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        while where.exists():  # of a start that was killed
+            self._number, where = self._number + 1, self.folder / f"{self._number:02d}"
+        where.mkdir()
         os.mkfifo(where / PIPE)
         # Open for both: the launcher's end opens at once, and reads the end of the file when this process has ended.
         pipe = os.open(where / PIPE, os.O_RDWR | os.O_CLOEXEC)
-        environment = self.environment()
         argv = [sys.executable, str(self.script), *self.arguments, "--pipe", str(where / PIPE)]
         try:
-            process = Watched(self.command(argv, where), dict(environment), where / LOG)
+            process = Watched(self.command(argv, where), dict(self.environment()), where / LOG)
         except OSError:
             os.close(pipe)
             raise
         process.close_stdin()
-        return Waiting(where, environment, process, pipe)
+        return Waiting(where, process, pipe)

@@ -20,7 +20,6 @@ from gemm_tuner.launch.plan import FINALS, VERIFY, Method, Plan, Work
 from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.starts_ahead import StartsAhead
 from gemm_tuner.profilers.nsys import Nsys
-from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import pid_of
 
 HELPERS = ROOT / "tests" / "helpers"
@@ -96,14 +95,21 @@ def test_one_that_died_while_it_waited_costs_nothing(launcher: LiveLauncher, tmp
     assert timed_by(launcher, tmp_path / "0-finals", "good_1") != gone
 
 
-def test_one_of_another_environment_is_not_used(
+def test_what_libraries_set_meanwhile_costs_no_start(
     launcher: LiveLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """scikit-learn, which a search imports, sets two variables."""
     launcher.prepare_finals(1)
-    other = born(tmp_path, 0)
-    monkeypatch.setenv("TRITON_SOMETHING", "1")
-    assert timed_by(launcher, tmp_path / "0-finals", "good_1") != other
-    assert ends(other)
+    waiting = born(tmp_path, 0)
+    monkeypatch.setenv("KMP_INIT_AT_FORK", "FALSE")
+    assert timed_by(launcher, tmp_path / "0-finals", "good_1") == waiting
+
+
+def test_what_a_killed_run_left_is_no_obstacle(launcher: LiveLauncher, tmp_path: Path) -> None:
+    (tmp_path / "ahead" / "00").mkdir(parents=True)
+    launcher.prepare_finals(1)
+    waiting = born(tmp_path, 1)
+    assert timed_by(launcher, tmp_path / "0-finals", "good_1") == waiting
 
 
 def test_a_crash_in_one_that_waited_is_blamed_as_ever(launcher: LiveLauncher, tmp_path: Path) -> None:
@@ -131,16 +137,6 @@ def test_a_check_uses_what_waits_for_it(launcher: LiveLauncher, tmp_path: Path) 
     other = born(tmp_path, 0)
     launcher.close()
     assert ends(other)
-
-
-def test_a_server_of_workers_that_starts_meanwhile_changes_no_environment(
-    launcher: LiveLauncher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It adds this package to the path for a moment (compile/fork_server.py)."""
-    monkeypatch.setenv("PYTHONPATH", "mine")
-    before = launcher.environment()
-    monkeypatch.setenv("PYTHONPATH", str(IMPORT_ROOT), prepend=os.pathsep)
-    assert launcher.environment() == before
 
 
 def test_without_named_pipes_nothing_waits(
