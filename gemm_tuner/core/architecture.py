@@ -44,10 +44,11 @@ class Architecture:
 
 
 def nearest(arch: str, known: Iterable[str]) -> str | None:
-    """The known architecture that is closest to ``arch``: itself, else one of its generation, else one of another.
+    """The known architecture that is closest to ``arch``: itself, else one of its generation, else one of an earlier.
 
     A lower one is preferred to a higher one, because its kernels use only instructions that ``arch`` has too. Returns
-    None for a name of no known form, and where nothing is known of its maker's line: NVIDIA, CDNA (with GCN) or RDNA.
+    None for a name of no known form, and for a generation before all that are known in its maker's line (NVIDIA; CDNA
+    with GCN; RDNA), for example sm_75: it lacks instructions of later ones.
     """
     known = set(known)
     if arch in known:
@@ -55,16 +56,19 @@ def nearest(arch: str, known: Iterable[str]) -> str | None:
     asked = _place(FORMER_NAMES.get(arch, arch))
     if asked is None:
         return None
-    relatives = [(*_distance(own, asked), name) for name in known if (own := _place(name)) and own[0] == asked[0]]
+    places = ((name, _place(name)) for name in known)
+    relatives = [
+        (*_distance(own, asked), name) for name, own in places if own and own[0] == asked[0] and own[1] <= asked[1]
+    ]
     return min(relatives)[2] if relatives else None
 
 
 Place = tuple[str, int, int]
 
 
-def _distance(own: Place, asked: Place) -> tuple[tuple[bool, int], tuple[bool, int]]:
-    """(from generation to generation, within a generation), each with whether ``own`` is higher, which comes last."""
-    return (own[1] > asked[1], abs(own[1] - asked[1])), (own[2] > asked[2], abs(own[2] - asked[2]))
+def _distance(own: Place, asked: Place) -> tuple[int, tuple[bool, int]]:
+    """(generations that ``own`` is earlier, within its generation whether it is higher and by how much)."""
+    return asked[1] - own[1], (own[2] > asked[2], abs(own[2] - asked[2]))
 
 
 def _place(arch: str) -> Place | None:

@@ -25,13 +25,9 @@ RELATIVES = {
     "gfx1101": "gfx1100",
     "gfx1151": "gfx1100",
     "gfx1200": "gfx1201",
-    # Of another generation, where none of its own is known.
-    "sm_70": "sm_80",
-    "sm_75": "sm_80",
+    # Of an earlier generation, where none of its own is known.
     "sm_130": "sm_120",
-    "gfx803": "gfx90a",
     "gfx960": "gfx950",
-    "gfx1030": "gfx1100",
     "gfx1310": "gfx1201",
 }
 
@@ -41,8 +37,8 @@ def test_the_nearest_relative(arch: str) -> None:
     assert nearest(arch, ARCHS) == RELATIVES[arch]
 
 
-@pytest.mark.parametrize("arch", ["sm_", "gfx", "metal", "", "sm_9x"])
-def test_a_name_of_no_known_form_has_no_relative(arch: str) -> None:
+@pytest.mark.parametrize("arch", ["sm_75", "sm_42", "gfx803", "gfx1030", "sm_", "gfx", "metal", "", "sm_9x"])
+def test_what_came_before_all_and_a_name_of_no_known_form_have_no_relative(arch: str) -> None:
     assert nearest(arch, ARCHS) is None
 
 

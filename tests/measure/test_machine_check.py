@@ -220,8 +220,8 @@ def test_the_plan_is_that_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     relative = facts.plan(Machine((gpu(0, "GB10", "sm_121"),), {}, ""), RULES, "auto", "")
     assert relative.space_file.endswith("space_sm_120.yaml") and relative.source == "measured"
     assert "sm_121" in relative.stand_in and "sm_120" in relative.stand_in and found.stand_in == ""
-    foreign = facts.plan(Machine((gpu(0, "Max 1550", "xe_hpc"),), {}, ""), RULES, "auto", "")
-    assert "xe_hpc" in foreign.space_fault and foreign.source == "predicted"
+    foreign = facts.plan(Machine((gpu(0, "T4", "sm_75"),), {}, ""), RULES, "auto", "")
+    assert "sm_75" in foreign.space_fault and foreign.source == "predicted"
     tool.unlink()
     missing = facts.plan(machine, RULES, "nsys", "")
     assert "nsys is not installed" in missing.profiler_fault and missing.source == "predicted"
