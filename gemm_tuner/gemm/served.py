@@ -15,7 +15,7 @@ from gemm_tuner.gemm.config_keys import config_form, config_of
 from gemm_tuner.system.documents import refuse_unknown, show
 from gemm_tuner.system.json_records import Above0, Count, NotNegative, record_of
 
-NAMES = ("vllm", "sglang", "aiter")
+NAMES = ("vllm", "sglang", "aiter", "triton")
 # The family that is timed in place of a consumer's kernel: like theirs, one program per tile, loads through pointers.
 STAND_IN = "gemm_tile"
 KEYS = ("served", "stand_in")

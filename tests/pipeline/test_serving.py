@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +69,16 @@ def test_a_row_holds_the_winner_and_the_best_that_the_server_can_launch(tmp_path
     assert done.outcomes.choices[OTHER].served == ()  # of a type that it does not take
     rows = results.read(done.outcomes.path).rows
     assert [row.served for row in rows] == [choice.served, ()]
+
+
+def test_a_plain_kernel_of_ones_own_is_served_for_every_type_and_may_split_k(tmp_path: Path) -> None:
+    done = tuned(tmp_path, StandInGpu(us=TIMES), "triton")
+    expected = (ServedChoice("triton", SPLIT, 55.0, Verified.TRUE, None, **FIVE),)
+    assert [done.outcomes.choices[size].served for size in (SIZE, OTHER)] == [expected, expected]
+    (tmp_path / "out").mkdir()
+    found = cli.main(["export", str(done.outcomes.path), "--to", "triton", "-o", str(tmp_path / "out")])
+    entries = json.loads((tmp_path / "out" / "triton_configs.json").read_text())
+    assert found == 0 and [one["kwargs"]["SPLIT_K"] for one in entries.values()] == [4, 4]
 
 
 class Wandering(StandInGpu):
