@@ -192,8 +192,9 @@ def _space(parser: Parser) -> None:
                        help="kernel families to try, such as gemm_tile, which is what others' servers run "
                        "(default: all of the space)")  # fmt: skip
     group.add_argument("--serve", metavar="SERVER", type=one_of(SERVERS), action="append", default=[],
-                       help="also find the best that this server's kernel can launch, or, for triton, a plain tile kernel "
-                       f"of yours, and time the server's default beside it: {', '.join(SERVERS)}; may be given again")  # fmt: skip
+                       help="also find the best that this server's kernel can launch, or, for triton, a plain tile "
+                       f"kernel of yours, and time the server's default beside it: {', '.join(SERVERS)}; may be given "
+                       "again")  # fmt: skip
     group.add_argument("--kernel_from", metavar="[SERVER=]PATH", action="append", default=[],
                        help="with --serve: measure the server's own block-scaled fp8 kernel, taken from the text of "
                        "this .py file or of the package in this folder, such as site-packages/vllm, in place of "
