@@ -17,7 +17,7 @@ from typing import Any
 import multiprocess
 from multiprocess import forkserver, util
 
-from gemm_tuner.system.installation import IMPORT_ROOT
+from gemm_tuner.system.installation import import_path
 
 # What a worker's exit status is said to be when the server was killed, and the worker with it.
 SERVER_DIED = 255
@@ -60,7 +60,7 @@ def _apart_from_the_users_folder() -> Iterator[None]:
         flags, path = util._args_from_interpreter_flags, os.environ.get("PYTHONPATH")
         if sys.version_info >= (3, 11) and not sys.flags.safe_path:
             util._args_from_interpreter_flags = lambda: [*flags(), "-P"]
-        os.putenv("PYTHONPATH", os.pathsep.join(filter(None, [str(IMPORT_ROOT), path])))
+        os.putenv("PYTHONPATH", import_path())
         try:
             yield
         finally:

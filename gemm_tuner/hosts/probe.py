@@ -14,7 +14,7 @@ from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.hosts.host_spec import HostProblem
 from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES
-from gemm_tuner.system.installation import IMPORT_ROOT
+from gemm_tuner.system.installation import import_path
 from gemm_tuner.system.processes import guarded_command, module_command
 
 LIMIT_S = 300.0  # for importing torch and all calls
@@ -57,8 +57,7 @@ def ask(problems: Sequence[HostProblem]) -> list[Answer]:
     """Runs the process. Raises UserError if it fails or exceeds its time limit."""
     request = json.dumps([problem.to_dict() for problem in problems])
     env = {name: value for name, value in os.environ.items() if name not in FOREIGN_VARIABLES}
-    paths = os.pathsep.join(filter(None, [str(IMPORT_ROOT), env.get("PYTHONPATH", "")]))
-    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": paths}
+    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": import_path(env)}
     command = guarded_command(module_command("gemm_tuner.hosts.probe_process"))
     try:
         done = subprocess.run(

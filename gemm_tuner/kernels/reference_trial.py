@@ -12,7 +12,7 @@ from pathlib import Path
 from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.system.child_output import run_child
-from gemm_tuner.system.installation import IMPORT_ROOT
+from gemm_tuner.system.installation import import_path
 from gemm_tuner.system.processes import module_command
 
 LIMIT_S = 300.0
@@ -27,8 +27,7 @@ def tried(problem: KernelProblem) -> tuple[str, str]:
     with tempfile.TemporaryDirectory(prefix="gemm_tuner_reference_") as folder:
         path = Path(folder) / "problem.json"
         path.write_text(json.dumps(problem.to_dict()))
-        paths = [str(IMPORT_ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
-        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        environ = {**os.environ, "PYTHONPATH": import_path()}
         child = run_child([*module_command(__name__), str(path)], environ, Path.cwd(), LIMIT_S)
     said = child.stdout.strip().splitlines()[-1] if child.stdout.strip() else ""
     return said if child.exit_status == EXIT_FAULT else "", said if child.exit_status == EXIT_RAISES else ""

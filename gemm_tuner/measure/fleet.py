@@ -63,7 +63,7 @@ class Fleet:
             self.launchers[gpu].prepare_check()
 
     @contextmanager
-    def starting_ahead(self) -> Iterator[None]:
+    def finals_ahead(self) -> Iterator[None]:
         """Ends the launchers that then still wait for a plan of finals."""
         try:
             yield

@@ -20,7 +20,7 @@ from gemm_tuner.measure.starts_ahead import StartsAhead
 from gemm_tuner.measure.supervise import Control, check_plan, watch
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.system import carried_files
-from gemm_tuner.system.installation import IMPORT_ROOT
+from gemm_tuner.system.installation import import_path
 from gemm_tuner.system.processes import Ended
 
 # Time limit of one configuration: its first launch, which may load the kernel, and a few calls.
@@ -151,8 +151,7 @@ def visible_gpu(backend: str, gpu: int, env: Mapping[str, str]) -> str:
 def launcher_env(language: Language, cache_dir: Path, extra: Mapping[str, str]) -> dict[str, str]:
     """The environment of a launcher process: this process's, without variables that would change its kernels."""
     inherited = {name: value for name, value in os.environ.items() if name not in language.removed_variables}
-    paths = [str(IMPORT_ROOT), *filter(None, [inherited.get("PYTHONPATH", "")])]
-    return {**inherited, **language.environment(cache_dir), "PYTHONPATH": os.pathsep.join(paths), **extra}
+    return {**inherited, **language.environment(cache_dir), "PYTHONPATH": import_path(inherited), **extra}
 
 
 @dataclass(frozen=True)

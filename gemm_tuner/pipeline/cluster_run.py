@@ -22,7 +22,7 @@ from gemm_tuner.measure.device import Machine, lock_name
 from gemm_tuner.pipeline import cluster_work, run
 from gemm_tuner.pipeline.cluster_work import FoundGpu, OnCluster
 from gemm_tuner.pipeline.settings import Settings
-from gemm_tuner.system.installation import IMPORT_ROOT
+from gemm_tuner.system.installation import import_path
 from gemm_tuner.system.processes import guarded_command, module_command
 from gemm_tuner.system.terminal_table import print_line
 
@@ -101,8 +101,7 @@ def runs_of(settings: Settings, models: Mapping[str, Sequence[FoundGpu]], words:
         path = asked.with_name(f"{asked.stem}.{files[model]}{asked.suffix}")
         argv = [*module_command("gemm_tuner.cli"), *words, "-o", str(path)]
         mine = ",".join(sorted({gpu.station.node for gpu in gpus}))
-        paths = os.pathsep.join(filter(None, [str(IMPORT_ROOT), os.environ.get("PYTHONPATH", "")]))
-        runs.append(ModelRun(model, path, argv, {MODEL: mine, SHARE: str(len(models)), "PYTHONPATH": paths}))
+        runs.append(ModelRun(model, path, argv, {MODEL: mine, SHARE: str(len(models)), "PYTHONPATH": import_path()}))
     return runs
 
 

@@ -85,7 +85,7 @@ class Finals:
         self._first = self.next_process
         self._planned = dict.fromkeys((state.problem for state, _ in finalists), 0)
         # No other run may use the GPUs between the processes.
-        with self.gpus.held() if finalists else nullcontext(), self.fleet.starting_ahead():
+        with self.gpus.held() if finalists else nullcontext(), self.fleet.finals_ahead():
             self._run_planned(finalists)
             self._judge()
             self._add_processes(finalists)

@@ -14,7 +14,7 @@ from gemm_tuner.core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_UNVERIFIED, E
 from gemm_tuner.store import results
 from gemm_tuner.store.results import Results, Row
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
-from gemm_tuner.system.installation import IMPORT_ROOT
+from gemm_tuner.system.installation import import_path
 from gemm_tuner.system.processes import module_command
 from gemm_tuner.system.program import SCRIPT
 
@@ -105,9 +105,9 @@ def _words(flags: Mapping[str, Any]) -> Iterator[str]:
 def _run(command: list[str]) -> tuple[int, str]:
     """(exit status, last line on standard error); what it prints is shown as it comes. Ctrl-C reaches it as well, and
     it is waited for: it saves what runs."""
-    path = os.pathsep.join(filter(None, (str(IMPORT_ROOT), os.environ.get("PYTHONPATH"))))
+    environ = {**os.environ, "PYTHONPATH": import_path()}
     last, interrupted = "", False
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}) as child:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ) as child:
         assert child.stderr is not None
         while True:
             try:

@@ -26,6 +26,7 @@ from gemm_tuner.surface.profile_args import ProfileArgs
 from gemm_tuner.surface.records import Rejected
 from gemm_tuner.surface.trial_job import HINT, Job, job_of
 from gemm_tuner.surface.tunables import Function, Kernel, Tunable
+from gemm_tuner.system.installation import import_path
 from gemm_tuner.system.processes import (
     MARK,
     OWNER,
@@ -170,7 +171,7 @@ class _Worker:
         with os.fdopen(handle, "wb") as log:
             self._process = subprocess.Popen(
                 guarded_command(module_command("gemm_tuner.surface.trial_worker")),
-                env={**os.environ, MARK: self._mark, OWNER: identity(os.getpid()), "PYTHONPATH": self._python_path()},
+                env={**os.environ, MARK: self._mark, OWNER: identity(os.getpid()), "PYTHONPATH": import_path()},
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
             )  # fmt: skip
         assert self._process.stdin is not None
@@ -183,10 +184,6 @@ class _Worker:
             what = f"cannot be had in another process: {error.reason}"
             raise UserError(what, where=self._job.function.qualname, hint=HINT) from error
         return self._process
-
-    def _python_path(self) -> str:
-        own = str(Path(__file__).resolve().parents[2])
-        return os.pathsep.join([own, *filter(None, [os.environ.get("PYTHONPATH", "")])])
 
     def _answer(self, limit_s: float | None, stage: Status) -> dict[str, Any]:
         """The next line. Raises Rejected if none arrives in time, or if the process ends."""

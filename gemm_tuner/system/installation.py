@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import gemm_tuner
 
 PACKAGE = Path(gemm_tuner.__file__).resolve().parent
-# The folder for the PYTHONPATH of a process that imports the package.
+# The folder from which the package is imported.
 IMPORT_ROOT = PACKAGE.parent
+
+
+def import_path(environ: Mapping[str, str] = os.environ) -> str:
+    """The PYTHONPATH of a process that imports this package wherever it lies; that of ``environ`` stays behind it."""
+    return os.pathsep.join(filter(None, [str(IMPORT_ROOT), environ.get("PYTHONPATH")]))
 
 
 def data_folder(name: str) -> Path:

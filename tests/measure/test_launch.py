@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
-import shlex
 import subprocess
 import sys
 import threading
@@ -18,6 +16,7 @@ from typing import Any
 import pytest
 from hang_clock import LIMIT_S, NOTES, HangClock
 from launchers_in_process import run_launchers_here
+from nsys_on_path import nsys_on_path
 from process_samples import ends
 from samples import ROOT, TEMPLATES, config, device, problem
 
@@ -50,13 +49,7 @@ Run = Callable[..., StageRun]
 @pytest.fixture
 def nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An nsys on PATH."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    command = shlex.join([sys.executable, "-I", "-S", str(HELPERS / "nsys_stand_in.py")])
-    (folder / "nsys").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-    (folder / "nsys").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    monkeypatch.setenv("STAND_IN_NOTES", str(folder))
+    monkeypatch.setenv("STAND_IN_NOTES", str(nsys_on_path(tmp_path, monkeypatch)))
 
 
 @pytest.fixture

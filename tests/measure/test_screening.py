@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hang_clock import LIMIT_S, NOTES, HangClock
+from nsys_on_path import nsys_on_path
 from process_samples import ends
 from samples import ROOT, problem
 
@@ -42,14 +41,8 @@ def said() -> list[str]:
 
 @pytest.fixture
 def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> Iterator[Opened]:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    command = shlex.join([sys.executable, "-I", "-S", str(HELPERS / "nsys_stand_in.py")])
-    (folder / "nsys").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-    (folder / "nsys").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    monkeypatch.setenv("STAND_IN_NOTES", str(nsys_on_path(tmp_path, monkeypatch)))
     monkeypatch.setenv("PYTHONPATH", str(HELPERS), prepend=os.pathsep)
-    monkeypatch.setenv("STAND_IN_NOTES", str(folder))
     made: list[StagedLauncher] = []
 
     def opened(*, wind_down: Callable[[], bool] = lambda: False, limit_s: float = LIMIT_S) -> StagedLauncher:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from nsys_on_path import nsys_on_path
 from process_samples import ends
 from samples import ROOT, problem
 
@@ -29,12 +28,7 @@ SIZE = problem(512, 512, 512)
 @pytest.fixture
 def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveLauncher:
     """A launcher under an nsys on PATH, whose processes can be started ahead."""
-    nsys = tmp_path / "bin" / "nsys"
-    nsys.parent.mkdir()
-    command = shlex.join([sys.executable, "-I", "-S", str(HELPERS / "nsys_stand_in.py")])
-    nsys.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-    nsys.chmod(0o755)
-    monkeypatch.setenv("PATH", str(nsys.parent), prepend=os.pathsep)
+    nsys_on_path(tmp_path, monkeypatch)
     monkeypatch.setenv("STAND_IN_NOTES", str(tmp_path))
     live = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda").starting_ahead(tmp_path / "ahead")
     return replace(live, ahead=replace(ahead_of(live), script=HELPERS / "waiting_stand_in.py"))

@@ -18,7 +18,7 @@ from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.executors.cluster.gpu_station import GpuStation
 from gemm_tuner.executors.cluster.nodes import Node, Versions
 from gemm_tuner.executors.cluster.worker import WorkerLost
-from gemm_tuner.system.installation import IMPORT_ROOT
+from gemm_tuner.system.installation import import_path
 
 LOOPBACK = "127.0.0.1"
 LOGS = "ray_logs"
@@ -177,7 +177,7 @@ def connect(text: str, cpus: int) -> RayCluster:
             raise EnvironmentFault(what, where=f"{FLAG} {text}", hint=hint) from error
     listen_here_only(ray)
     folder = Path(tempfile.mkdtemp(prefix="gt-ray-"))  # short: Ray's sockets are in it
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(IMPORT_ROOT), os.environ.get("PYTHONPATH", "")]))
+    os.environ["PYTHONPATH"] = import_path()
     ray.init(
         address="local", num_cpus=cpus, include_dashboard=False, _node_ip_address=LOOPBACK, _temp_dir=str(folder),
         **quiet,
