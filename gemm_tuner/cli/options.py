@@ -23,7 +23,7 @@ from gemm_tuner.cli.flag_types import (
 )
 from gemm_tuner.cli.help_texts import DESCRIPTION, EXAMPLES, EXIT_STATUS, USAGE
 from gemm_tuner.cli.parser import Parser
-from gemm_tuner.cli.shared_flags import add_wait_flags
+from gemm_tuner.cli.shared_flags import OUTPUT, add_wait_flags
 from gemm_tuner.core.dtypes import INPUT_DTYPES, OUTPUT_DTYPES
 from gemm_tuner.gemm.operands import INIT_TYPES
 from gemm_tuner.gemm.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
@@ -252,7 +252,7 @@ def _timing(parser: Parser) -> None:
 
 def _output(parser: Parser) -> None:
     group = parser.add_argument_group("output")
-    group.add_argument("-o", "--output", "--o", "--tuning_results_file", metavar="FILE", type=Path,
+    group.add_argument(*OUTPUT, "--tuning_results_file", metavar="FILE", type=Path,
                        help="the tuned YAML (default: tuned.yaml in the run's folder)")  # fmt: skip
     group.add_argument("--output_dir", metavar="DIR", type=Path, default=DEFAULT_OUTPUT_DIR,
                        help="where each run makes a folder (default: %(default)s)")  # fmt: skip

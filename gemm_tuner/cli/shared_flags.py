@@ -10,6 +10,9 @@ from typing import Any
 from gemm_tuner.cli.flag_types import duration_s
 from gemm_tuner.system.documents import write_text_atomically
 
+# The spellings of the flag that names the output file or folder, in every command that has one.
+OUTPUT = ("-o", "--output", "--o")
+
 
 def add_wait_flags(group: argparse._ActionsContainer) -> None:
     """Adds ``--wait`` and ``--no_wait``: how long to wait while another process uses the GPU."""
@@ -26,7 +29,7 @@ def wait_s(arguments: argparse.Namespace) -> float | None:
 
 def add_document_flags(parser: argparse.ArgumentParser) -> None:
     """Adds ``--output`` and ``--json``, for subcommands that print a result."""
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the JSON document to this file, too")
+    parser.add_argument(*OUTPUT, metavar="FILE", type=Path, help="write the JSON document to this file, too")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

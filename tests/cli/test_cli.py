@@ -14,7 +14,8 @@ from samples import NO_GPU, ROOT, gpu
 from screens import Screen
 
 from gemm_tuner.cli import main as cli
-from gemm_tuner.cli.commands import Consoles
+from gemm_tuner.cli.commands import SUBCOMMANDS, Consoles
+from gemm_tuner.cli.commands import build_parser as build_subparser
 from gemm_tuner.cli.main import main, settings_from
 from gemm_tuner.cli.options import REPLACED, build_parser
 from gemm_tuner.cli.parser import underscored
@@ -349,6 +350,13 @@ def test_o_is_the_results_file() -> None:
     for flag in ("-o", "--output", "--o", "--tuning-results-file"):
         assert parsed(flag, "x.yaml").output == Path("x.yaml"), flag
     assert parsed("-omy-runs/x-y.yaml").output == Path("my-runs/x-y.yaml")
+
+
+@pytest.mark.parametrize("command", SUBCOMMANDS)
+def test_the_output_of_a_subcommand_has_the_same_spellings(command: str) -> None:
+    spellings = [action.option_strings for action in build_subparser(command)._actions]
+    for found in spellings:
+        assert len({"-o", "--output", "--o"} & set(found)) in (0, 3), found
 
 
 def test_every_long_flag_takes_two_dashes() -> None:

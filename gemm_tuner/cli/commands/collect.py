@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.parser import Parser
+from gemm_tuner.cli.shared_flags import OUTPUT
 from gemm_tuner.core.errors import EXIT_OK, UserError
 from gemm_tuner.system.documents import dump_yaml, write_text_atomically
 from gemm_tuner.system.input_files import printable
@@ -34,7 +35,7 @@ written.
 
 def add_flags(parser: Parser) -> None:
     parser.add_argument("notes", metavar="FILE", nargs="+", type=Path, help="files of notes, of any number of programs")
-    parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, default=Path(),
+    parser.add_argument(*OUTPUT, metavar="FOLDER", type=Path, default=Path(),
                         help="where KERNEL.yaml of each kernel is written (default: here)")  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of, positive
 from gemm_tuner.cli.parser import Parser
+from gemm_tuner.cli.shared_flags import OUTPUT
 from gemm_tuner.core.dtypes import INPUT_DTYPES
 from gemm_tuner.core.errors import EXIT_OK, UserError
 from gemm_tuner.gemm.problem import SCALINGS
@@ -54,7 +55,7 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("--from", metavar="FILE", dest="source", type=Path, required=True, help="the file to read")
     parser.add_argument("--format", metavar="KIND", type=one_of(SOURCES),
                         help=f"what it is: {', '.join(SOURCES)} (default: by its content)")  # fmt: skip
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="the size file (default: printed)")
+    parser.add_argument(*OUTPUT, metavar="FILE", type=Path, help="the size file (default: printed)")
     parser.add_argument("--m", metavar="M,M", type=m_list, default=USUAL_M, help="rows of A, where the file gives N "
                         f"and K alone (default: {','.join(map(str, USUAL_M))})")  # fmt: skip
     parser.add_argument("--fp8", metavar="TYPE", type=one_of(("fp8_e4m3", "fp8_e4m3_fnuz")),

@@ -8,6 +8,7 @@ from pathlib import Path
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import duration_s, not_negative, one_of
 from gemm_tuner.cli.parser import Parser
+from gemm_tuner.cli.shared_flags import OUTPUT
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.kernels.program_spec import ProgramSpec
 from gemm_tuner.kernels.program_spec_file import read_spec
@@ -56,7 +57,7 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("spec", metavar="SPEC", type=Path, nargs="?", help="the spec file")
     parser.add_argument("--yaml", metavar="SPEC", type=Path, help="the same")
     parser.add_argument("--tune", action="store_true", help="sort by the metric; the best have finals")
-    parser.add_argument("-o", "--output", "--o", metavar="FILE", type=Path,
+    parser.add_argument(*OUTPUT, metavar="FILE", type=Path,
                         help="FILE.csv: the table; FILE.yaml: the best, a spec again")  # fmt: skip
     parser.add_argument("--rounds", metavar="N", type=not_negative, default=3,
                         help="rounds of finals (default: 3)")  # fmt: skip
