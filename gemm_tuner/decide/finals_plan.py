@@ -31,7 +31,7 @@ class FinalsPlan:
     """The extent of the finals of a run.
 
     finalists:  maximum number per size.
-    rounds:     rounds in the first process; ``rounds_at`` gives those of later ones.
+    rounds:     rounds while the noise is unknown; ``rounds_at`` gives those of later processes.
     processes:  planned number; every second one publishes, and a single one both chooses and publishes.
     more:       number of additional choosing processes for sizes whose winner is not yet clear.
     most_times: maximum rounds of a noisy size, as a multiple of ``rounds``.

@@ -11,7 +11,7 @@ from gemm_tuner.core.records import Problem, Role, Status, Timing
 from gemm_tuner.decide import choose
 from gemm_tuner.decide.finals_plan import PROCESSES, FinalsPlan
 from gemm_tuner.decide.ranking import Judge, Published, Ranking, judge_of
-from gemm_tuner.decide.sheet import Sheet, call_noise, sheet_of
+from gemm_tuner.decide.sheet import Sheet, sheet_of
 from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR, Work
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.pipeline.finals_processes import FinalsProcesses, Process
@@ -106,20 +106,19 @@ class Finals:
             if not batch:
                 break
             until = self._until(index)
-            roles = map(self.plan.role, range(index, until))
-            self._process(batch, *roles, then=max(START_MORE, self._until(until) - until))
+            self._process(batch, *map(self.plan.role, range(index, until)), then=START_MORE)
             for state, _ in batch:
                 self._planned[state.problem] += until - index
-            for problem in self._take_moved():
-                self._planned[problem] = 1
-                self._times.set_role(problem, self.plan.role(0))
+            for problem in self._take_moved():  # what it has had since then is of its new GPU
+                self._planned[problem] = len({timing.process for timing in self.timings[problem]})
+                if self._planned[problem] == 1:
+                    self._times.set_role(problem, self.plan.role(0))
         ran = max(self._planned.values(), default=0)
         self.plan = replace(self.plan, processes=max(self.plan.processes, ran))
 
     def _until(self, index: int) -> int:
-        """The end (exclusive) of the planned processes that may start together with process ``index``. The first
-        process runs alone, because its noise determines the rounds of the later ones."""
-        if index == 0 or index >= self.plan.processes or not self._runner.overlap:
+        """The end (exclusive) of the planned processes that may start together with process ``index``."""
+        if index >= self.plan.processes or not self._runner.overlap:
             return index + 1
         ahead = (done for done in self._planned.values() if done > index)
         return min([self.plan.processes, *ahead])
@@ -195,31 +194,30 @@ class Finals:
         stored. then: number of processes that may follow, whose start overlaps with these."""
         numbers = range(self.next_process, self.next_process + len(roles))
         self.next_process += len(roles)
-        known = {state.problem: list(self.timings.setdefault(state.problem, [])) for state, _ in finalists}
+        for state, _ in finalists:
+            self.timings.setdefault(state.problem, [])
         processes: list[Process] = []
         for number, role in zip(numbers, roles, strict=True):
-            works = (self._work(state, names, number, role, known) for state, names in finalists)
+            works = (self._work(state, names, number, role) for state, names in finalists)
             if self._runner.has(number, self._first) and (work := [one for some in works for one in some]):
                 processes.append(Process(number, role, work))
         if processes:
             self.fleet.prepare_finals(len(processes) + then)
-            for timed in self._runner.run(processes, len(self.states), alone=self.plan.processes == 1):
+            sizes, alone = len(self.states), self.plan.processes == 1
+            for timed in self._runner.run(processes, sizes, self.plan.rounds_at, alone=alone):
                 for problem, found in timed.items():
                     self.timings.setdefault(problem, []).extend(found.values())
 
-    def _work(
-        self, state: SizeState, names: list[str], number: int, role: Role, known: dict[Problem, list[Timing]]
-    ) -> list[Work]:
-        """The work of a process for a size; empty if it is in the store. known: timings of earlier processes."""
+    def _work(self, state: SizeState, names: list[str], number: int, role: Role) -> list[Work]:
+        """The work of a process for a size; empty if it is in the store."""
         left, failed = self._left(state, names)
         done = self._times.stored(state.problem, number, left)
         if done:
             self._times.enter_again(done, role)
         if done or not left:
             return []
-        rounds = self.plan.rounds_at(call_noise(known[state.problem]))
         work = self.planner.work(state, left)
-        return [replace(work, vendor=VENDOR not in failed, again=left[0], rounds=rounds)]
+        return [replace(work, vendor=VENDOR not in failed, again=left[0])]
 
     def _left(self, state: SizeState, names: list[str]) -> tuple[list[str], set[str]]:
         """(those names that have not failed in the finals, all names of the size that have)."""

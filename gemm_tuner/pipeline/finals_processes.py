@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field, replace
 
-from gemm_tuner.core.records import Role, Timing
+from gemm_tuner.core.records import Problem, Role, Timing
 from gemm_tuner.decide import estimates
+from gemm_tuner.decide.sheet import call_noise
 from gemm_tuner.launch.plan import FINALS, VENDOR, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.fleet import Fleet
@@ -24,11 +25,16 @@ from gemm_tuner.store.finals_times import FinalsTimes, Found
 from gemm_tuner.store.store import Store
 
 TITLE = "finals"
+# So many processes start together before the noise of a size is known. Later ones wait until one of these has ended,
+# whose noise determines their number of rounds; meanwhile the others use the GPU.
+AT_ONCE = 3
+# The number of rounds for calls of a relative standard deviation; None: unknown.
+RoundsAt = Callable[[float | None], int]
 
 
 @dataclass(frozen=True)
 class Process:
-    """The work and the role of one finals process."""
+    """The work and the role of one finals process. The rounds of the work are set when the process starts."""
 
     number: int
     role: Role
@@ -79,7 +85,7 @@ class FinalsProcesses:
             return TITLE
         return f"{TITLE}, process {first}" if first == last else f"{TITLE}, processes {first} to {last}"
 
-    def run(self, processes: Sequence[Process], sizes: int, *, alone: bool = False) -> list[Found]:
+    def run(self, processes: Sequence[Process], sizes: int, rounds_at: RoundsAt, *, alone: bool = False) -> list[Found]:
         """Times the work of the processes, which start together and take turns on the GPU. Repeated once, if there is
         time, when heat or the power supply slowed a GPU down.
 
@@ -95,28 +101,42 @@ class FinalsProcesses:
             bar = self.log.step(TITLE, total, f"{title}{attempt}")
             with self.gpus.held(), bar as step, gpu_watch.watching(self.gpus.sensor, self.gpus.names) as samples:
                 begun, gone = budget.clock(), len(self.fleet.dead)  # not earlier: waiting for the GPU does not count
-                found = self._time(processes, sizes, self.log.followed(step))
+                found = self._time(processes, sizes, rounds_at, self.log.followed(step))
             slowed = gpu_watch.throttled(samples)
             self._note_gpu(TITLE + attempt, samples, slowed)
             spent_s = budget.clock() - begun
             self.longest_s = max(self.longest_s, spent_s)
             if len(processes) > 1 and len(self.fleet.dead) > gone:
                 # Some processes timed a size before it moved to another GPU and others after, so all start again there.
-                return [self.run([process], sizes)[0] for process in processes]
+                return [self.run([process], sizes, rounds_at)[0] for process in processes]
             if not slowed or self.limits.interruption.requested or not self.has_time_for(spent_s, sizes):
                 break
         return found
 
-    def _time(self, processes: Sequence[Process], sizes: int, on_event: OnEvent) -> list[Found]:
+    def _time(self, processes: Sequence[Process], sizes: int, rounds_at: RoundsAt, on_event: OnEvent) -> list[Found]:
         """Runs all of the processes. An error in one ends the others."""
         found: list[Found] = [{} for _ in processes]
+
+        futures: list[Future[list[StageRun]]] = []
+
+        def time_one(at: int) -> list[StageRun]:
+            told: Found = {}
+            if at >= AT_ONCE:
+                wait(futures[:AT_ONCE], return_when=FIRST_COMPLETED)
+                ended = next(index for index, future in enumerate(futures) if future.done())
+                futures[ended].result()
+                told = found[ended]
+                if self.limits.interruption.requested:
+                    return []
+            return self._time_one(self._with_rounds(processes[at], rounds_at, told), sizes, on_event, found[at])
+
         threading.Thread(target=estimates.load, name="imports", daemon=True).start()
         if len(processes) == 1:
-            self.limits.learn_all(self._time_one(processes[0], sizes, on_event, found[0]))
+            self.limits.learn_all(time_one(0))
             return found
         with ThreadPoolExecutor(len(processes)) as pool:
-            pairs = zip(processes, found, strict=True)
-            futures = [pool.submit(self._time_one, process, sizes, on_event, into) for process, into in pairs]
+            for at in range(len(processes)):
+                futures.append(pool.submit(time_one, at))
             try:
                 for future in as_completed(futures):
                     future.result()
@@ -124,6 +144,15 @@ class FinalsProcesses:
                 self.fleet.cancel()
                 raise
         return found
+
+    def _with_rounds(self, process: Process, rounds_at: RoundsAt, ended: Found) -> Process:
+        """The process with the number of rounds that follows from the noise of earlier processes of each size.
+        ended: timings of one that was started beside it."""
+
+        def rounds(problem: Problem) -> int:
+            return rounds_at(call_noise([*self.times.by_size.get(problem, ()), *ended.get(problem, {}).values()]))
+
+        return replace(process, work=[replace(one, rounds=rounds(one.problem)) for one in process.work])
 
     def _time_one(self, process: Process, sizes: int, on_event: OnEvent, into: Found) -> list[StageRun]:
         labels = self.gpus.labels

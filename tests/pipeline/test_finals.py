@@ -351,7 +351,8 @@ def test_a_size_whose_gpu_dies_beside_other_processes_is_timed_on_one_gpu(lost_i
     pair.run()
     moved = pair.timed_by(pair.first)[0]
     assert list(pair.session.store.timed_on(moved, FINALS)) == [pair.labels[1]]
-    assert len({timing.process for timing in pair.finals.timings[moved]}) >= 5
+    roles = {timing.process: timing.role for timing in pair.finals.timings[moved]}
+    assert roles == {number: pair.finals.plan.role(number) for number in range(5)}
     assert pair.session.outcomes.published[moved][A].us == pytest.approx(160.0, rel=0.02)
 
 
@@ -387,17 +388,32 @@ def test_a_finalist_that_is_blamed_on_a_gpu_that_dies_is_not_run_on_another(
         assert len([timing for timing in timings if timing.name == C]) >= 5
 
 
-def test_processes_of_a_gpu_start_side_by_side_once_the_first_has_told_the_noise(tmp_path: Path) -> None:
-    meet = threading.Barrier(4)
-    gpu = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=NOISE, overlaps=True)
-    gpu.before = lambda plan: None if plan.process == 0 else meet.wait(timeout=240) and None
+def test_three_processes_start_at_once_and_two_more_when_one_has_told_the_noise(tmp_path: Path) -> None:
+    at_once, beside = threading.Barrier(3), threading.Barrier(4)
+
+    def meet(plan: Plan) -> None:
+        if plan.process < 3:
+            at_once.wait(timeout=240)
+        if plan.process != 1:  # the last two start while the first and the third still run
+            beside.wait(timeout=240)
+
+    gpu = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=NOISE, overlaps=True, before=meet)
     match = Match(tmp_path, gpu)
     finals = match.run()
-    assert gpu.plans[0].process == 0 and sorted(plan.process for plan in gpu.plans) == [*range(5)]
-    assert len({work.rounds for plan in gpu.plans if plan.process for work in plan.work if work.problem == ONE}) == 1
+    rounds = {plan.process: work.rounds for plan in gpu.plans for work in plan.work if work.problem == ONE}
+    assert sorted(plan.process for plan in gpu.plans) == [*range(5)]
+    assert rounds[0] == rounds[1] == rounds[2] < rounds[3] == rounds[4]
     assert {timing.process: timing.role for timing in finals.timings[ONE]} == {
         number: Role.PUBLISH if number % 2 else Role.CHOOSE for number in range(5)
     }
+
+
+def test_processes_that_wait_for_the_first_do_not_start_when_the_run_is_to_end(tmp_path: Path) -> None:
+    gpu = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, overlaps=True)
+    match = Match(tmp_path, gpu)
+    gpu.before = lambda plan: match.session.limits.interruption.request()  # in one of the first three
+    match.run()
+    assert {plan.process for plan in gpu.plans} == {0, 1, 2}
 
 
 def test_processes_under_a_budget_start_one_after_another(tmp_path: Path) -> None:
