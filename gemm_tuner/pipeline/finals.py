@@ -130,15 +130,17 @@ class Finals:
         return moved
 
     def _add_processes(self, finalists: Named) -> None:
-        """Runs additional choosing processes for undecided sizes, with the finalists that can still win."""
-        for _ in range(self.plan.more if self.plan.processes > 1 else 0):
-            every = [(state, list(self._ranking(state).undecided)) for state, _ in finalists]
-            undecided = [(state, names) for state, names in every if names]
-            if not self._may_go_on():
-                undecided = self._stored(undecided)
+        """Runs additional choosing processes for undecided sizes, with the finalists that can still win. The sizes are
+        those that all of these processes together are expected to decide, so none waits for the result of another."""
+        undecided = [(state, list(names)) for state, _ in finalists if (names := self._ranking(state).undecided)]
+        left = self.plan.more if self.plan.processes > 1 else 0
+        at_once = left if self._runner.overlap else 1
+        while left > 0:
+            left -= at_once
+            undecided = undecided if self._may_go_on(at_once) else self._stored(undecided, at_once)
             if not undecided:
                 return
-            self._process(undecided, Role.CHOOSE, then=START_MORE)
+            self._process(undecided, *[Role.CHOOSE] * at_once, then=START_MORE)
             if self._take_moved():
                 self._run_planned(finalists)
             self._judge()
@@ -176,8 +178,7 @@ class Finals:
         _, better = self.store.fact(OVERRULED + problem.key, ("", ""))
         ranked = self.rankings[problem]
         if better in ranked.order:
-            order = (better, *(name for name in ranked.order if name != better))
-            self.rankings[problem] = replace(ranked, order=order)
+            self.rankings[problem] = replace(ranked, order=(better, *(one for one in ranked.order if one != better)))
 
     def overruled(self, state: SizeState, name: str) -> dict[str, str]:
         """The finalist that the chosen one replaced because of the publishing processes, with the reason."""
@@ -203,8 +204,8 @@ class Finals:
                 processes.append(Process(number, role, work))
         if processes:
             self.fleet.prepare_finals(len(processes) + then)
-            sizes, alone = len(self.states), self.plan.processes == 1
-            for timed in self._runner.run(processes, sizes, self.plan.rounds_at, alone=alone):
+            alone = self.plan.processes == 1
+            for timed in self._runner.run(processes, len(self.states), self.plan.rounds_at, alone=alone):
                 for problem, found in timed.items():
                     self.timings.setdefault(problem, []).extend(found.values())
 

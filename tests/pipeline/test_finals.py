@@ -50,9 +50,9 @@ class Uncertain(StandInGpu):
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         factors = {**self.times, **self.at.get(plan.process, {})}
         factors[A] += self.moves[plan.process // 2 % len(self.moves)]
-        self.us = {name: 100.0 * factor for name, factor in factors.items()}
-        self.jitter = 0.002
-        return super().timings(plan, folder, on_event, on_found)
+        us = {name: 100.0 * factor for name, factor in factors.items()}
+        of_process = StandInGpu(us, jitter=0.002, before=self.before, after_a_size=self.after_a_size, plans=self.plans)
+        return of_process.timings(plan, folder, on_event, on_found)
 
 
 class Match:
@@ -130,6 +130,26 @@ def test_what_is_undecided_runs_in_further_processes_and_the_decided_does_not(tm
     for works in further:
         assert all({name for _, name in work.entries} == {A, B} for work in works)
     assert len(finals.sheets[ONE].all.column(C)) == 5 < len(finals.sheets[ONE].all.column(A))
+
+
+def test_further_processes_run_beside_each_other(tmp_path: Path) -> None:
+    beside = threading.Barrier(2)
+    gpu = Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.03, 0.0, 0.0))
+    gpu.overlaps, gpu.before = True, lambda plan: beside.wait(timeout=240) and None if plan.process > 4 else None
+    match = Match(tmp_path, gpu)
+    finals = match.run()
+    assert sorted(plan.process for plan in gpu.plans) == [*range(7)]
+    assert {t.role for t in finals.timings[ONE] if t.process > 4} == {Role.CHOOSE}
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_further_processes_may_be_none(overlaps: bool, tmp_path: Path) -> None:
+    gpu = Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.03, 0.0, 0.0))
+    gpu.overlaps = overlaps
+    match = Match(tmp_path, gpu)
+    match.finals.plan = FinalsPlan(more=0)
+    match.run()
+    assert len(gpu.plans) == 5
 
 
 def test_one_that_is_clearly_faster_where_figures_are_published_wins_and_is_measured_again(tmp_path: Path) -> None:
