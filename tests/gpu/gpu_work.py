@@ -89,7 +89,9 @@ class Gpu:
     def has_type(self, rate_key: str) -> bool:
         return rate_key in dict(self.device.matmul_tflops)
 
-    def scripts(self, pairs: list[Pair], templates: Path = ROOT / "templates") -> dict[tuple[str, str], ModuleType]:
+    def scripts(
+        self, pairs: list[Pair], templates: Path = ROOT / "templates", language: str = "triton"
+    ) -> dict[tuple[str, str], ModuleType]:
         """Loaded scripts by family and class, everything in them that the pairs need compiled by the pool."""
         from gemm_tuner.languages.scripts import load_script
 
@@ -100,7 +102,7 @@ class Gpu:
         tasks = compile_tasks.tasks_for(pairs, scripts, target)
         workers = len(os.sched_getaffinity(0))
         work = target, workers, self.cache, folder / "compile.log", folder
-        with CompilePool(language_of("triton"), *work, limit_s=120.0) as pool:
+        with CompilePool(language_of(language), *work, limit_s=120.0) as pool:
             failed = [(t.name, t.specialization, r.message) for t, r in pool.run(tasks) if r.status != Status.OK]
         assert failed == []
         self.counter.compiled = self.counter.from_cache = 0

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cute_copy import copy
+from dropping import terms_to_drop
+from gpu_work import Gpu
 
 import gemm_tuner as gt
+from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Status, Verified
+from gemm_tuner.gemm.operands import Operands
+from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.measure import probe
 
 pytestmark = [
@@ -42,3 +48,59 @@ def test_what_was_compiled_before_copies_and_is_tuned(tmp_path: Path) -> None:
     launch: Any = kernel
     launch(x, y)
     assert torch.equal(x, y)
+
+
+# dtype_a, dtype_b, dtype_c, layout_b
+TYPES = {
+    "bf16": ("bf16", "bf16", "bf16", Layout.ROW),
+    "bf16 to fp32": ("bf16", "bf16", "fp32", Layout.COL),
+    "fp16": ("fp16", "fp16", "fp16", Layout.COL),
+    "e4m3": ("fp8_e4m3", "fp8_e4m3", "bf16", Layout.COL),
+    "e5m2 by e4m3": ("fp8_e5m2", "fp8_e4m3", "fp16", Layout.COL),
+}
+# Tile, and what else the configuration has: persistent, in turns, clusters, swapped, equal and unequal slices of K.
+CONFIGS = (
+    ((128, 128, 64), {"PROGRAMS_PER_SM": 1, "CLUSTER_M": 2}),
+    ((64, 96, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1, "SWAP_AB": 1}),
+    ((128, 64, 64), {"split_k": 3}),
+    ((128, 64, 64), {"split_k": 4, "SWAP_AB": 1, "CLUSTER_N": 2}),
+)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_term_that_is_left_out_shows(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The kernels' text is a library's: one that leaves out term k gives what the kernel gives where column k of A is
+    zero. With none left out, the whole check is content."""
+    from gemm_tuner.gemm.check import Caller, check, exact_difference
+    from gemm_tuner.gemm.exact_operands import count_sets, make_exact_operands, with_exact_factors
+
+    for name, value in language_of("cute").environment(gpu.cache).items():
+        monkeypatch.setenv(name, value)
+    dtype_a, dtype_b, dtype_c, layout_b = TYPES[kind]
+    problems = [GemmProblem(96, 160, k, dtype_a, dtype_b, dtype_c, layout_b=layout_b) for k in (1008, 32768)]
+    configs = [gpu.config(*tile, family="gemm_cute", warps=0, stages=0, **more) for tile, more in CONFIGS]
+    pairs = [(problem, config) for problem in problems for config in configs if gpu.takes(problem, config)]
+    assert len(pairs) >= len(problems) * 2
+    (script,) = gpu.scripts(pairs, language="cute").values()
+    for given, config in pairs:
+        verdict = check(script, given, config.name, 1, "cuda")
+        assert verdict.ok, f"{given.key} {config.name}: {verdict.message}"
+        problem = with_exact_factors(given)
+        caller = Caller.of(script, problem, config.name, "cuda")
+        unseen = terms_to_drop(given.k, config.BLOCK_SIZE_K, config.SPLIT_K)
+        for number in range(count_sets(problem)):
+            operands = make_exact_operands(problem, number, 1, "cuda")
+            dropped, unseen = unseen, []
+            for term in dropped:
+                if exact_difference(caller.result(problem, without(operands, term)), problem, operands) is None:
+                    unseen.append(term)
+        assert unseen == [], f"{given.key} {config.name}"
+
+
+def without(operands: Operands, term: int) -> Operands:
+    """The operands with zeros in one column of A, which is row-major, so that one product of every sum is left out."""
+    import torch
+
+    a = operands.a.clone()
+    a.view(torch.int8 if a.element_size() == 1 else torch.int16)[:, term] = 0
+    return replace(operands, a=a)
