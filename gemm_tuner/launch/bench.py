@@ -17,6 +17,7 @@ from gemm_tuner.launch.clock import HostClock
 from gemm_tuner.launch.journal import Called, Journal
 from gemm_tuner.launch.plan import REST_S, TIRING_CALL_US, VENDOR, Plan
 from gemm_tuner.launch.processor import Processor
+from gemm_tuner.launch.stopwatch import Stopwatch
 
 SPIN_UP_FLUSHES = 2000
 # Before a call of several kernels, enough flush kernels are queued to keep the GPU busy for this multiple of the time
@@ -32,6 +33,7 @@ class Bench:
 
     stop:  a file whose existence ends the work.
     clock: times each kernel on the host, if no profiler does.
+    spent: where the time of the process goes.
     """
 
     def __init__(
@@ -42,9 +44,10 @@ class Bench:
         language: Language,
         processor: Processor,
         clock: HostClock | None = None,
+        spent: Stopwatch | None = None,
     ) -> None:
         self.method, self.journal, self.device, self.process = plan.method, journal, plan.device, plan.process
-        self.processor = processor
+        self.processor, self.spent = processor, spent or Stopwatch()
         self._deadline = self._until = plan.deadline
         self._stop, self._clock, self._scopes = stop, clock, plan.scopes
         self._number = self._flushed = 0

@@ -40,10 +40,17 @@ class DeviceUsed(_Event, frozen=True, tag="device"):
 
 
 class Reached(_Event, frozen=True, tag="reached"):
-    """The launcher has reached a milestone, at a Unix time: IMPORTED, TURN, READY or LAUNCHED."""
+    """The launcher has reached one of MILESTONES, at a Unix time."""
 
     milestone: str
     unix_s: float
+
+
+class Spent(_Event, frozen=True, tag="spent"):
+    """How long a part of the work took the launcher, in all. part: one of PREPARING or LAUNCHING."""
+
+    part: str
+    seconds: float
 
 
 class Begin(_Event, frozen=True, tag="begin"):
@@ -135,15 +142,18 @@ class Finished(_Event, frozen=True, tag="finished"):
     """The last event of a launcher that did not crash."""
 
 
-# Milestones, in order: the modules are imported, the GPU is this launcher's alone, operands and kernels are there and
-# recording begins, the last kernel has ended.
-IMPORTED, TURN, READY, LAUNCHED = ("imported", "turn", "ready", "launched")
+# In order: the modules are imported, the GPU is this launcher's alone, recording begins, the last kernel has ended, the
+# profiler has ended its recording.
+MILESTONES = IMPORTED, TURN, READY, LAUNCHED, RECORDED = ("imported", "turn", "ready", "launched", "recorded")
+# Parts of the time until READY, and from then to LAUNCHED.
+PREPARING = CONTEXT, VENDOR_CALLS, LOADING, SPIN_UP = ("GPU context", "vendor library", "kernels loaded", "spin-up")
+LAUNCHING = OPERANDS, FIRST_CALLS, REST, ROUNDS = ("operands", "first calls", "rest", "rounds")
 
 CALL_BEGINS = '{"event":"call",'
 _CALLS = msgspec.json.Decoder(Called)
 
 Event: TypeAlias = (
-    Process | DeviceUsed | Reached | Begin | Called | Round | Ran | End | Fail | Judged | Compiles | Finished
+    Process | DeviceUsed | Reached | Spent | Begin | Called | Round | Ran | End | Fail | Judged | Compiles | Finished
 )
 
 

@@ -21,19 +21,26 @@ from gemm_tuner.launch.candidates import WorkOperands
 from gemm_tuner.launch.clock import CLOCK_FILE, HostClock
 from gemm_tuner.launch.failures import StickyError, report_failure, status_of
 from gemm_tuner.launch.journal import (
+    CONTEXT,
     IMPORTED,
     LAUNCHED,
+    LOADING,
     READY,
+    RECORDED,
+    SPIN_UP,
     TURN,
+    VENDOR_CALLS,
     Begin,
     Compiles,
     DeviceUsed,
     Finished,
     Journal,
     Process,
+    Spent,
 )
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Method, Plan
 from gemm_tuner.launch.processor import Processor, processor_of
+from gemm_tuner.launch.stopwatch import Stopwatch
 from gemm_tuner.launch.timing import finals, screen
 from gemm_tuner.launch.turn import Turn
 from gemm_tuner.launch.verify import verify
@@ -153,13 +160,19 @@ def run(
 
     turn: released after the last kernel, because the profiler's report does not use the GPU.
     """
-    processor = processor_of(plan.device)
-    journal.write(DeviceUsed(processor.name, processor.torch_version))
-    bench = Bench(plan, journal, stop, language, processor, clock)
-    warm_vendor(plan, processor)
-    if plan.capture_range:
-        load_kernels(plan, journal, scripts, processor)
-    bench.spin_up()
+    spent = Stopwatch()
+    with spent.of(CONTEXT):
+        processor = processor_of(plan.device)
+        journal.write(DeviceUsed(processor.name, processor.torch_version))
+        bench = Bench(plan, journal, stop, language, processor, clock, spent)
+        processor.wait()
+    with spent.of(VENDOR_CALLS):
+        warm_vendor(plan, processor)
+    with spent.of(LOADING):
+        if plan.capture_range:
+            load_kernels(plan, journal, scripts, processor)
+    with spent.of(SPIN_UP):
+        bench.spin_up()
     if plan.capture_range:
         processor.start_recording()
         bench.begin_recording()
@@ -178,6 +191,9 @@ def run(
         turn.end()
     if plan.capture_range:
         processor.stop_recording()
+    journal.reach(RECORDED)
+    for part, seconds in spent.seconds.items():
+        journal.write(Spent(part, seconds))
 
 
 def warm_vendor(plan: Plan, processor: Processor) -> None:

@@ -12,7 +12,7 @@ from types import ModuleType
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.candidates import Candidate, VendorCandidate, WorkOperands
 from gemm_tuner.launch.failures import StickyError, report_failure
-from gemm_tuner.launch.journal import Begin, End, Round
+from gemm_tuner.launch.journal import FIRST_CALLS, OPERANDS, REST, ROUNDS, Begin, End, Round
 from gemm_tuner.launch.plan import AA_TEST, VENDOR, Work
 from gemm_tuner.launch.reference import Reference
 
@@ -82,7 +82,8 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
     failing one by repeating the finals with fewer configurations.
     """
     running = finalists(bench, index, work, scripts)
-    bench.rest()
+    with bench.spent.of(REST):
+        bench.rest()
     began, turns = time.perf_counter(), bench.method.warmup_calls + (work.rounds or bench.method.timed_calls)
     try:
         order = random.Random(f"{bench.method.seed} {bench.process} {index}")
@@ -92,9 +93,10 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
                 break
             bench.journal.write(Round(index, turn))
             order.shuffle(running)
-            for candidate in running:
-                bench.call(candidate, warm=turn < bench.method.warmup_calls)
-            bench.processor.wait()
+            with bench.spent.of(ROUNDS):
+                for candidate in running:
+                    bench.call(candidate, warm=turn < bench.method.warmup_calls)
+                bench.processor.wait()
     except Exception as error:
         raise StickyError(f"{type(error).__name__}: {error}") from error
     bench.note_load(time.perf_counter() - began, turns * len(running))
@@ -104,7 +106,8 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
 
 def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> list[Candidate | VendorCandidate]:
     """The candidates of a work that ran once without an error, and the vendor library if the work includes it."""
-    operands = operands_of(bench, index, work)
+    with bench.spent.of(OPERANDS):
+        operands = operands_of(bench, index, work)
     if operands is None:
         return []
     # Allocate the largest scratch first; growing it later would free memory that other candidates refer to.
@@ -131,6 +134,7 @@ def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -
 
 def tried(bench: Bench, candidate: Candidate | VendorCandidate) -> Candidate | VendorCandidate:
     """Makes one call of the candidate, waits for it, and returns the candidate."""
-    bench.call(candidate, warm=True)
-    bench.processor.wait()
+    with bench.spent.of(FIRST_CALLS):
+        bench.call(candidate, warm=True)
+        bench.processor.wait()
     return candidate

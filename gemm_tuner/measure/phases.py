@@ -4,27 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gemm_tuner.launch.journal import IMPORTED, LAUNCHED, READY, TURN, Event, Reached
+from gemm_tuner.launch.journal import (
+    IMPORTED,
+    LAUNCHED,
+    LAUNCHING,
+    PREPARING,
+    READY,
+    RECORDED,
+    TURN,
+    Event,
+    Reached,
+    Spent,
+)  # fmt: skip
 
-# What ends with each milestone; what is left after the last one is the profiler's report and its conversion.
-PHASES = {IMPORTED: "start", TURN: "wait", READY: "prepare", LAUNCHED: "launch"}
-REPORT = "report"
+START, WAIT, PREPARE, LAUNCH, REPORT = PHASES = ("start", "wait", "prepare", "launch", "report")
+# What ends with each milestone; what is left after the last one is the report.
+MILESTONES = {IMPORTED: START, TURN: WAIT, READY: PREPARE, LAUNCHED: LAUNCH}
+# Of the report: the end of the recording, the profiler's work after it, the conversion to text, reading that.
+REPORTING = END, WRITING, CONVERTING, READING = ("recording ended", "profiler", "conversion", "reading")
+PARTS = {PREPARE: PREPARING, LAUNCH: LAUNCHING, REPORT: REPORTING}
 
 
-def phases_of(journal: Iterable[Event], began_unix_s: float, ended_unix_s: float) -> dict[str, float]:
-    """Seconds of each phase of a start that reached all of them, in order; none of another, whose report says nothing.
+def phases_of(
+    journal: Iterable[Event], began_unix_s: float, profiled_unix_s: float, converted_unix_s: float, ended_unix_s: float
+) -> dict[str, float]:
+    """Seconds of each phase of a start that reached all of them, in order, and of the PARTS of phases; none of another,
+    whose report says nothing.
 
     start: the profiler, Python and the imports. wait: for the GPU, which another start uses. prepare: the GPU's
-    context, kernels and operands. launch: all calls. report: what the profiler writes afterwards, and reading it.
+    context, the vendor library, kernels. launch: operands and all calls. report: what the profiler writes afterwards,
+    and reading it. profiled, converted, ended: when the profiler had ended, what it wrote was text, and that was read.
     """
-    at = {event.milestone: event.unix_s for event in journal if isinstance(event, Reached)}
+    events = list(journal)
+    at = {event.milestone: event.unix_s for event in events if isinstance(event, Reached)}
     if LAUNCHED not in at:
         return {}
     seconds, last = {}, began_unix_s
-    for milestone, phase in PHASES.items():
+    for milestone, phase in MILESTONES.items():
         reached = at.get(milestone, last)
         seconds[phase], last = max(0.0, reached - last), reached
-    return {**seconds, REPORT: max(0.0, ended_unix_s - last)}
+    seconds[REPORT] = max(0.0, ended_unix_s - last)
+    for part, until in zip(
+        REPORTING, (at.get(RECORDED, last), profiled_unix_s, converted_unix_s, ended_unix_s), strict=True
+    ):
+        seconds[part], last = max(0.0, until - last), max(last, until)
+    return seconds | {event.part: event.seconds for event in events if isinstance(event, Spent)}
 
 
 def added(*parts: Mapping[str, float]) -> dict[str, float]:

@@ -132,11 +132,13 @@ def time_plan(
         if part.probe:
             (where / PROBE).touch()
         failed, started = "", time.time()
-        journal: list[Event] = []
+        journal, phases = list[Event](), dict[str, float]()
         try:
             ended = start(part.plan, where)
+            converted = time.time()
             journal = read_journal(where / "journal.jsonl")
             stage.take(part, where, ended, journal)
+            phases = phases_of(journal, started, ended.unix_s, converted, time.time())
         except CannotWrite:
             raise
         except NotBegun:
@@ -151,7 +153,7 @@ def time_plan(
             failed = f"{part.plan.stage}: the next starts are shorter, because {fault.one_line()}"
             (where / ACCOUNTED).touch()
             stage.parts.extendleft(reversed([replace(part, plan=half, last_try=True) for half in halves(part.plan)]))
-        stage.note_phases(phases_of(journal, started, time.time()))
+        stage.note_phases(phases)
         if lost := ended_in(part.plan, journal) - stage.run.timings.keys():
             on_event(part.plan.work[0].problem, Again(len(lost), failed))
     if not wind_down() and not plan.is_over():

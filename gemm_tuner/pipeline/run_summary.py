@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from gemm_tuner.measure.phases import PHASES, REPORT
+from gemm_tuner.measure.phases import PARTS, PHASES
 from gemm_tuner.system.terminal_table import Column, print_table
 
 
@@ -18,15 +18,23 @@ def stage_table(console: Console, stage_seconds: Mapping[str, float]) -> None:
 
 
 def start_table(console: Console, starts: Mapping[str, Mapping[str, Any]]) -> None:
-    """Prints the mean seconds of each phase of the profiler starts of each stage (``measure.phases``). Starts of finals
-    run side by side, so their sum is more than the stage's wall time."""
-    phases = (*PHASES.values(), REPORT)
-    rows = [
-        (stage, str(of["number"]), *(f"{of['seconds'].get(phase, 0.0) / of['number']:.1f}" for phase in phases))
-        for stage, of in starts.items()
+    """Prints the mean seconds of each phase of the profiler starts of each stage, and of its parts
+    (``measure.phases``). Starts of finals run side by side, so their sum is more than the stage's wall time."""
+    names = [
+        (name, f"- {name}" if name != phase else name) for phase in PHASES for name in (phase, *PARTS.get(phase, ()))
     ]
-    columns = (Column("stage"), *(Column(title, is_number=True) for title in ("starts", *phases)))
-    print_table(console, "Mean seconds of a start", columns, rows)
+    rows = [
+        (title, *(_mean_s(of, name) for of in starts.values()))
+        for name, title in names
+        if any(name in of["seconds"] for of in starts.values())
+    ]
+    columns = [Column(f"{stage} ({of['number']})", is_number=True) for stage, of in starts.items()]
+    print_table(console, "Mean seconds of a start", [Column("phase"), *columns], rows)
+
+
+def _mean_s(starts: Mapping[str, Any], name: str) -> str:
+    """The mean of a phase or part over the starts of a stage, as text; "" if they do not have it."""
+    return f"{starts['seconds'][name] / starts['number']:.2f}" if name in starts["seconds"] else ""
 
 
 def summary_line(chosen: int, sizes: int, seconds: float, counts: Mapping[str, int]) -> str:

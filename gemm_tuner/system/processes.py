@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -36,13 +36,14 @@ MOST_CRASHES = 2
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended. stalled: it was killed because it made no progress for the time allowed."""
+    """How a process ended. stalled: it was killed because it made no progress for the time allowed. unix_s: when."""
 
     exit_status: int
     stalled: bool
     seconds: float
     log_path: Path
     stall_limit_s: float = 0.0
+    unix_s: float = field(default_factory=time.time)
 
     def how(self) -> str:
         """How it ended, for a message: ``exit status 1``, ``signal SIGSEGV``, ``nothing moved for 180 s``."""

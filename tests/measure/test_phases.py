@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gemm_tuner.launch.journal import IMPORTED, LAUNCHED, READY, TURN, Finished, Reached
-from gemm_tuner.measure.phases import added, phases_of
+from gemm_tuner.launch.journal import IMPORTED, LAUNCHED, READY, RECORDED, REST, TURN, Finished, Reached, Spent
+from gemm_tuner.measure.phases import PHASES, REPORTING, added, phases_of
 
 
 def reached(**at: float) -> list[Reached]:
@@ -13,19 +13,23 @@ def reached(**at: float) -> list[Reached]:
 
 
 def test_every_second_of_a_start_belongs_to_one_phase() -> None:
-    journal = [*reached(**{IMPORTED: 104.0, TURN: 110.0, READY: 111.5, LAUNCHED: 114.0}), Finished()]
-    found = phases_of(journal, 100.0, 117.0)
-    assert found == {"start": 4.0, "wait": 6.0, "prepare": 1.5, "launch": 2.5, "report": 3.0}
+    at = {IMPORTED: 104.0, TURN: 110.0, READY: 111.5, LAUNCHED: 114.0, RECORDED: 114.5}
+    found = phases_of([*reached(**at), Spent(REST, 0.7), Finished()], 100.0, 116.5, 116.75, 117.0)
+    assert {phase: found[phase] for phase in PHASES} == {
+        "start": 4.0, "wait": 6.0, "prepare": 1.5, "launch": 2.5, "report": 3.0,
+    }  # fmt: skip
+    assert [found[part] for part in REPORTING] == [0.5, 2.0, 0.25, 0.25]
+    assert found[REST] == 0.7
 
 
 def test_a_start_that_had_to_wait_for_nobody_waited_no_time() -> None:
-    found = phases_of(reached(**{IMPORTED: 104.0, READY: 105.0, LAUNCHED: 106.0}), 100.0, 107.0)
-    assert (found["wait"], found["prepare"], sum(found.values())) == (0.0, 1.0, 7.0)
+    found = phases_of(reached(**{IMPORTED: 104.0, READY: 105.0, LAUNCHED: 106.0}), 100.0, 107.0, 107.0, 107.0)
+    assert (found["wait"], found["prepare"], sum(found[phase] for phase in PHASES)) == (0.0, 1.0, 7.0)
 
 
 @pytest.mark.parametrize("journal", [[], reached(**{IMPORTED: 104.0, READY: 105.0})])
 def test_a_start_that_was_cut_off_has_none(journal: list[Reached]) -> None:
-    assert phases_of(journal, 100.0, 200.0) == {}
+    assert phases_of(journal, 100.0, 200.0, 200.0, 200.0) == {}
 
 
 def test_starts_add_up_by_phase() -> None:
