@@ -26,6 +26,7 @@ from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.system import bug_report, program
 from gemm_tuner.system.documents import show
+from gemm_tuner.system.interruption import end_soon
 from gemm_tuner.system.terminal_table import print_line
 
 PIPED_WIDTH = 200
@@ -44,7 +45,8 @@ def consoles() -> Consoles:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
+    """Runs the command; returns its exit status. Without ``argv`` it is that of this process, which then ends soon
+    after an interrupted command, whatever its threads still wait for."""
     words = sys.argv[1:] if argv is None else argv
     try:
         if words and words[0] in commands.SUBCOMMANDS:
@@ -55,6 +57,8 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt as interruption:
         goes_on = "; what was found is kept: the same command goes on from here, with --fresh it starts over"
         tell(f"interrupted{goes_on if bug_report.folder_of(interruption) else ''}", after_echo=True)
+        if argv is None:
+            end_soon()
         return EXIT_INTERRUPTED
     except OSError as error:
         hint = FREE_SPACE if error.errno in NO_SPACE else "add --debug for where it happened"

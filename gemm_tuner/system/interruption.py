@@ -8,7 +8,7 @@ import os
 import signal
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -19,6 +19,11 @@ from gemm_tuner.system.processes import own_pids
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # After the second signal, the time that the run has to end by itself before it is killed.
 LAST_RESORT_S = 1.2
+# The time that an interrupted command has to leave the interpreter, whose threads and exit handlers it waits for.
+EXIT_S = 0.3
+# The time to find and kill what this process started. What is not found ends with this process (guarded.py).
+FIND_S = 0.3
+LAST_WORDS = "interrupted; what was found is kept"
 NOTICE = "finishing what runs and saving it; once more to stop at once"
 
 
@@ -49,9 +54,7 @@ class Interruption:
         self._asked = True
         if not first:
             if self._last_resort is None:
-                self._last_resort = threading.Timer(LAST_RESORT_S, end_now)
-                self._last_resort.daemon = True
-                self._last_resort.start()
+                self._last_resort = _after(LAST_RESORT_S, end_now, f"\n{LAST_WORDS}\n")
             raise KeyboardInterrupt
         # Not through sys.stderr: if the handler interrupts a write to it, another write raises "reentrant call".
         text = f"{program.name()}: {signal.Signals(number).name}: {NOTICE}"
@@ -79,11 +82,25 @@ class Interruption:
                 signal.signal(number, handler)
 
 
-def end_now() -> None:
-    """Kills this process and everything it started. The results stored so far survive this at any moment."""
+def end_soon() -> None:
+    """Ends this process after EXIT_S, unless it has ended by then: for one that has nothing left to do."""
+    _after(EXIT_S, end_now, "")
+
+
+def end_now(last_words: str) -> None:
+    """Kills everything that this process started, as far as it is found within FIND_S, and this process. The results
+    stored so far survive this at any moment."""
+    _after(FIND_S, os._exit, EXIT_INTERRUPTED)
     for pid in own_pids() - {os.getpid()}:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     with suppress(OSError):
-        os.write(2, b"\ninterrupted; what was found is kept\n")
+        os.write(2, last_words.encode())
     os._exit(EXIT_INTERRUPTED)
+
+
+def _after(seconds: float, call: Callable[..., object], argument: object) -> threading.Timer:
+    timer = threading.Timer(seconds, call, (argument,))
+    timer.daemon = True
+    timer.start()
+    return timer

@@ -12,6 +12,7 @@ import sys
 import termios
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -123,9 +124,67 @@ def test_the_second_signal_ends_what_does_not_listen(tmp_path: Path) -> None:
     assert ends(int(log.read_text()))
 
 
+LEFT_BEHIND = """
+import os, subprocess, sys, threading
+from gemm_tuner.cli import main as cli
+from gemm_tuner.system.interruption import Interruption
+def run(*_):
+    program = "import os, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(os.getpid(), flush=True)"
+    command = [sys.executable, "-c", program + "; signal.pause()"]
+    child = subprocess.Popen(command, stdout=-1, stderr=subprocess.DEVNULL, start_new_session=True)
+    threading.Thread(target=child.wait).start()
+    with Interruption().listening():
+        print(child.stdout.readline().decode(), end="", flush=True)
+        threading.Event().wait()
+cli.run = run
+sys.argv[0] = "tune_gemm.py"
+sys.exit(cli.main())
+"""
+
+
+def test_a_command_that_was_interrupted_waits_for_no_thread(tmp_path: Path) -> None:
+    """Its run is over, and so is the limit of the run; the interpreter waits for a thread, which waits for a process
+    that does not end on SIGTERM."""
+    process = subprocess.Popen([sys.executable, "-c", LEFT_BEHIND], cwd=ROOT, text=True, stdout=-1, stderr=-1)
+    try:
+        child = int(line(process))
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        while "SIGINT" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=240) == EXIT_INTERRUPTED
+        assert process.stderr.read() == "tune_gemm.py: interrupted\n"
+        assert ends(child)
+    finally:
+        process.kill()
+        process.communicate()
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+
+SLOW = """
+import signal, threading
+from gemm_tuner.system import interruption
+interruption.own_pids = threading.Event().wait
+interruption.LAST_RESORT_S = 0.0
+with interruption.Interruption().listening():
+    signal.raise_signal(signal.SIGINT)
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        threading.Event().wait()
+"""
+
+
+def test_a_search_for_processes_does_not_hold_up_the_end() -> None:
+    done = subprocess.run([sys.executable, "-c", SLOW], cwd=ROOT, timeout=240, capture_output=True)
+    assert done.returncode == EXIT_INTERRUPTED
+
+
 def test_a_run_that_ends_by_itself_is_not_ended_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = threading.Event()
-    monkeypatch.setattr(interruption, "end_now", ended.set)
+    monkeypatch.setattr(interruption, "end_now", lambda last_words: ended.set())
     monkeypatch.setattr(interruption, "LAST_RESORT_S", 100.0)
     with pytest.raises(KeyboardInterrupt), Interruption().listening() as asked:
         signal.raise_signal(signal.SIGINT)
@@ -138,7 +197,7 @@ def test_a_run_that_is_being_ended_does_not_end_in_another_way(monkeypatch: pyte
     """The end of its children would let it go on."""
     begun, ended = threading.Event(), threading.Event()
 
-    def end() -> None:
+    def end(last_words: str) -> None:
         begun.set()
         time.sleep(0.05)
         ended.set()
@@ -173,7 +232,7 @@ def test_a_signal_within_a_write_to_standard_error_is_only_a_wish(
 def test_a_second_signal_at_any_point_of_the_first_ones_handler_is_a_second_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(interruption, "end_now", lambda: None)
+    monkeypatch.setattr(interruption, "end_now", lambda last_words: None)
     interrupted_at = 0
     while True:
         lines = 0
