@@ -101,6 +101,7 @@ class StagedLauncher(Launcher):
     finals: LiveLauncher
     say: Callable[[str], None]
     fallback: LiveLauncher | None = None
+    _ahead: int = 0  # how many launchers of finals wait
 
     @property
     def overlaps(self) -> bool:
@@ -108,9 +109,10 @@ class StagedLauncher(Launcher):
 
     def prepare(self) -> None:
         self.screening.prepare()
-        self.finals.prepare_finals(1)  # the first process of the finals
+        self.prepare_finals(max(1, self._ahead))  # the first process of the finals
 
     def prepare_finals(self, count: int) -> None:
+        self._ahead = count
         self.finals.prepare_finals(count)
 
     def prepare_check(self) -> None:

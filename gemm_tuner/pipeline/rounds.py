@@ -13,6 +13,7 @@ from gemm_tuner.measure import drift
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.pipeline.compile_stage import CompileStage
+from gemm_tuner.pipeline.finals_processes import AT_ONCE
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
@@ -96,7 +97,8 @@ class Rounds:
         return [(state, [name for name in names if state.is_compiled(name)]) for state, names in asked]
 
     def screen(self, compiled: Named) -> Screened:
-        """Times a few calls of each configuration (fewer of slow ones), and only one of several with equal code.
+        """Times a few calls of each configuration (fewer of slow ones), and only one of several with equal code. The
+        first processes of finals start meanwhile, since their start does not use the GPU.
 
         Timings are stored as they arrive, with their GPU. The states are updated later, by ``learn``, after all GPUs
         have
@@ -118,6 +120,8 @@ class Rounds:
             screened.timings.update(timings)
 
         if total:
+            if self.fleet.overlaps and not self.limits.budget.bounded:  # else they run one after another
+                self.fleet.prepare_finals(AT_ONCE)
             with self.gpus.held(), self.log.step("screen", total, f"screen, round {self.number}") as step:
                 plans = self.planner.screen(self.jobs, self.limits.budget.unix_time(self._until))
                 runs = self.fleet.time(work, plans, self.log.followed(step), found)

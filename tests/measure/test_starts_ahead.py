@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.launch.journal import Judged, Process, read_journal
 from gemm_tuner.launch.plan import FINALS, VERIFY, Method, Plan, Work
 from gemm_tuner.measure.launcher_process import LiveLauncher
+from gemm_tuner.measure.screening import StagedLauncher
 from gemm_tuner.measure.starts_ahead import StartsAhead
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.system.processes import pid_of
@@ -79,6 +81,20 @@ def test_what_waits_too_long_is_ended(launcher: LiveLauncher, tmp_path: Path) ->
     first = born(tmp_path, 0)
     launcher.prepare_finals(0)
     assert ends(first) and not list((tmp_path / "ahead").iterdir())
+
+
+def test_a_round_of_screening_ends_none_that_waits_for_the_finals(launcher: LiveLauncher, tmp_path: Path) -> None:
+    staged = StagedLauncher(launcher, launcher, print)
+    counts = []
+    for change in (
+        staged.prepare,
+        partial(staged.prepare_finals, 3),
+        staged.prepare,
+        partial(staged.prepare_finals, 0),
+    ):
+        change()
+        counts.append(len(list((tmp_path / "ahead").iterdir())))
+    assert counts == [1, 3, 3, 0]
 
 
 def test_one_that_died_while_it_waited_costs_nothing(launcher: LiveLauncher, tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from samples import config, problem
-from tuning import StandInGpu, lost, scripts_of, session, state_of
+from tuning import StandInGpu, limit, lost, scripts_of, session, state_of
 
 from gemm_tuner.core.records import CompileResult, Config, Device, Problem, Status, Timing
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import SCREEN, Plan
-from gemm_tuner.measure.budget import Cost, Pace
+from gemm_tuner.measure.budget import Budget, Cost, Pace
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.pipeline.rounds import Rounds, view_of
 from gemm_tuner.pipeline.session import Session
@@ -71,6 +71,26 @@ def test_the_full_search_times_everything_once_predicted_best_first(tmp_path: Pa
     assert asked(batch.plans) == [{512: part, 64: part} for part in (NAMES[:2], NAMES[2:4], NAMES[4:])]
     assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
     assert batch.session.log.facts["search rounds"] == batch.session.log.facts["profiler starts"] == 3
+
+
+@pytest.mark.parametrize(("overlaps", "budget_s", "waiting"), [(True, 0.0, 3), (False, 0.0, 0), (True, 1e4, 0)])
+def test_the_first_processes_of_finals_start_while_a_round_is_timed(
+    overlaps: bool, budget_s: float, waiting: int, tmp_path: Path
+) -> None:
+    class Preparing(StandInGpu):
+        waiting = 0
+
+        def prepare_finals(self, count: int) -> None:
+            self.waiting = count
+
+    gpu = Preparing(overlaps=overlaps)
+    seen: list[int] = []
+    gpu.before = lambda plan: seen.append(gpu.waiting)
+    batch = Batch(tmp_path, gpu)
+    if budget_s:
+        limit(batch.session, Budget(budget_s))
+    batch.run()
+    assert seen == [waiting] * 3
 
 
 def test_what_was_timed_is_in_the_store_and_the_account(tmp_path: Path) -> None:
