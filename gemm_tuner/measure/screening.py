@@ -34,12 +34,14 @@ class Resident(Timer):
 
     It is replaced when it crashes or hangs; as under an external profiler one configuration has then failed.
     _starter: starts the process, which the operating system ends with the thread that started it.
+    _told_bytes: how much of the log belongs to plans that are over, or to processes that were.
     """
 
     live: LiveLauncher
     log_path: Path
     script: Path = RESIDENT
     _process: Watched | None = None
+    _told_bytes: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _starter: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1))
 
@@ -55,6 +57,8 @@ class Resident(Timer):
                 live = self.live
                 argv = [sys.executable, str(self.script), str(live.scripts_dir)]
                 environment = live.environment() | Proton().environment()
+                if self._process is None and self.log_path.exists():
+                    self._told_bytes = self.log_path.stat().st_size
                 self._process = self._starter.submit(Watched, argv, environment, self.log_path).result()
             return self._process
 
@@ -71,7 +75,6 @@ class Resident(Timer):
             part.write(where / "plan.json")
             heartbeat, limit_s, finished = follow(where, on_event, self.live)
             process = self._opened()
-            printed_bytes = self.log_path.stat().st_size
             process.tell(str(where))
             done = False
             try:
@@ -80,7 +83,9 @@ class Resident(Timer):
             finally:
                 if not done:
                     self.close()
-            (where / "launcher.log").write_bytes(self.log_path.read_bytes()[printed_bytes:])
+            printed = self.log_path.read_bytes()
+            (where / "launcher.log").write_bytes(printed[self._told_bytes :])
+            self._told_bytes = len(printed)
             return replace(ended, log_path=where / "launcher.log")
 
         live = self.live

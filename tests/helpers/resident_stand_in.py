@@ -1,7 +1,8 @@
 """Takes the resident launcher's place: reads folders of plans from standard input, writes journals as a launcher does,
 and beside each the trace that proton would write. Configurations behave as their names say (launcher_stand_in).
 
-STAND_IN_RESIDENT: 'broken' ends it at the first plan, which is when proton finds no CUPTI.
+STAND_IN_RESIDENT: 'broken' ends it at the first plan, which is when proton finds no CUPTI; 'said before' too, after it
+has said why at its start.
 """
 
 from __future__ import annotations
@@ -43,9 +44,13 @@ def leaf(name: str, us: float) -> dict[str, object]:
 
 
 def main() -> None:
+    fault = os.environ.get("STAND_IN_RESIDENT")
+    if fault == "said before":
+        print("the driver is too old", file=sys.stderr, flush=True)
     for line in sys.stdin:
-        if os.environ.get("STAND_IN_RESIDENT") == "broken":
+        if fault == "broken":
             print("CUPTI is not to be had", file=sys.stderr)
+        if fault:
             sys.exit(1)
         folder = Path(line.strip())
         with (folder / "journal.jsonl").open("w") as stream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -166,6 +167,25 @@ def test_where_it_does_not_work_screening_goes_on_under_the_profiler_of_the_fina
         assert statuses(done.timings) == {"good_1": "ok", "good_2": "ok"}
     (line,) = said
     assert "nsys" in line and "CUPTI is not to be had" in line
+
+
+def test_what_a_process_says_before_its_first_plan_is_not_lost(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    log = tmp_path / "resident.log"
+    log.write_text("of an earlier run\n")
+    monkeypatch.setenv("STAND_IN_RESIDENT", "said before")
+    launcher = opened()
+    launcher.prepare()
+    deadline = time.monotonic() + 300
+    while "too old" not in log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    launcher.timings(plan((ONE, ["good_1"])), tmp_path / "00-screen")
+    first = (tmp_path / "00-screen/start00/launcher.log").read_text()
+    assert first.splitlines() == ["the driver is too old"]
+    (line,) = said
+    assert "the driver is too old" in line
 
 
 def test_a_profiler_that_was_asked_for_screening_is_not_replaced(
