@@ -33,8 +33,7 @@ def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> in
     if arguments.to not in FORMS:
         what = f"{arguments.to} takes GEMMs, and {arguments.results} holds kernels of specs"
         raise UserError(what, where="--to", accepted=", ".join(FORMS))
-    merged = arguments.to == "json" or arguments.to in KERNEL_FILES
-    for flag, given in (("--for", arguments.devices), ("--overwrite", arguments.overwrite and not merged)):
+    for flag, given in (("--for", arguments.devices), ("--overwrite", arguments.overwrite and arguments.to == SOURCE)):
         if given:
             of = "" if flag == "--for" else f", exported to {arguments.to}"
             raise UserError(f"says nothing about kernels of specs{of}", where=flag, hint=f"leave {flag} out")
@@ -162,9 +161,12 @@ def _file(
         path = folder / files.json_name(kernel, arguments.device_name or arch)
         return path, *files.json_text(kernel, path, overwrite=arguments.overwrite)
     if arguments.to == "triton":
-        return folder / files.triton_name(kernel), files.triton_text(kernel), []
-    text = module.module_text(kernel, found.header, data_folder("templates"))
-    return folder / module.module_name(kernel), text, []
+        path = folder / files.triton_name(kernel)
+        return path, *files.triton_text(kernel, path, overwrite=arguments.overwrite)
+    path = folder / module.module_name(kernel)
+    yielding = [] if arguments.overwrite else module.yielding(kernel, path)
+    text = path.read_text() if yielding else module.module_text(kernel, found.header, data_folder("templates"))
+    return path, text, yielding
 
 
 def _show(

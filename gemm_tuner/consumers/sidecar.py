@@ -53,6 +53,11 @@ class Note:
     default_us: Finite | None = None
     results: str = ""
 
+    @property
+    def is_predicted(self) -> bool:
+        """Whether its time is the model's."""
+        return self.source == "predicted"
+
 
 @dataclass(frozen=True)
 class Timed:

@@ -135,6 +135,8 @@ def merged(key: str, new: Note, there: Entry | None, old: Note | None, *, overwr
         return Change(key, "keep", "", "nothing is known of the entry that is there; --overwrite replaces it")
     if is_better(new, old):
         return Change(key, "replace", new.kind, better_why(new, old))
+    if new.is_predicted and not old.is_predicted:
+        return Change(key, "keep", old.kind, "it was measured, and the new one predicted")
     if old.verified != new.verified:
         return Change(key, "keep", old.kind, "it was checked on a GPU, and the new one was not")
     return Change(key, "keep", old.kind, f"it is not slower: {time_text(old)}, the new one {time_text(new)}")
@@ -144,6 +146,8 @@ def is_better(one: Note, other: Note) -> bool:
     """Whether an entry is preferred to another one of the same key."""
     if (one.kind in MEASURED_KINDS) != (other.kind in MEASURED_KINDS):
         return one.kind in MEASURED_KINDS
+    if one.is_predicted != other.is_predicted:
+        return other.is_predicted
     if one.verified != other.verified:
         return one.verified
     if one.m != other.m:
@@ -154,6 +158,8 @@ def is_better(one: Note, other: Note) -> bool:
 def better_why(new: Note, old: Note) -> str:
     if old.kind not in MEASURED_KINDS:
         return "the old entry was a filling"
+    if old.is_predicted and not new.is_predicted:
+        return "the old entry was predicted"
     if new.verified != old.verified:
         return "the old entry was not checked on a GPU"
     return f"measured at M={new.m}, not {old.m}" if new.m != old.m else f"{time_text(old)} -> {time_text(new)}"

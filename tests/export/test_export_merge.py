@@ -112,6 +112,24 @@ def test_a_bucket_goes_to_the_larger_size_whatever_its_time(tmp_path: Path) -> N
     assert seen == [16, 32, 32]
 
 
+def test_a_prediction_at_a_larger_size_does_not_take_a_measured_ones_bucket(tmp_path: Path) -> None:
+    def as_predicted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        *others, last = found
+        times = {"median_us": None, "predicted_us": last["median_us"], "source": "predicted", "verified": "interpreted"}
+        return [*others, {key: value for key, value in {**last, **times}.items() if value is not None}]
+
+    seen = []
+    for number, (m, n) in enumerate(((24, 16), (32, 32), (32, 64))):
+        results = at(tmp_path / "r.yaml", (m, n, 5.0))
+        if number == 0:
+            results = edited(results, results, configs=lambda found: [{**row, "verified": "agreed"} for row in found])
+        elif number == 1:
+            results = edited(results, results, configs=as_predicted)
+        export(results, "--to", "aiter", "-o", tmp_path, "--predicted")
+        seen.append(bucket_of_32(tmp_path))
+    assert seen == [16, 16, 64]
+
+
 def test_a_filling_of_a_larger_size_gives_way_to_a_measured_entry(tmp_path: Path) -> None:
     export(at(tmp_path / "r.yaml", (64, 16, 5.0)), "--to", "aiter", "-o", tmp_path)
     assert bucket_of_32(tmp_path) == 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,17 @@ TIMES: Mapping[int, Mapping[str, float]] = {
 }
 
 
-def tuned(folder: Path, how: Mapping[int, Verified] | None = None, source: str = "measured", **keys: Any) -> Path:
+def tuned(
+    folder: Path,
+    how: Mapping[int, Verified] | None = None,
+    source: str = "measured",
+    times_of: Mapping[int, Mapping[str, float]] = TIMES,
+    **keys: Any,
+) -> Path:
     """A results file and its run, as one on a GPU would have left them. how: rows that were checked otherwise."""
+    folder.mkdir(exist_ok=True)
     (folder / "softmax.py").write_text((EXAMPLE / "softmax.py").read_text())
-    cases = {"rows": list(TIMES), "cols": 100, "dtype": "fp16"}
+    cases = {"rows": list(times_of), "cols": 100, "dtype": "fp16"}
     params = {"ROWS": [1, 4], "num_warps": [4]}
     spec = {**yaml.safe_load((EXAMPLE / "softmax.yaml").read_text()), "cases": cases, "params": params, **keys}
     spec = {key: value for key, value in spec.items() if value is not None}
@@ -56,7 +64,7 @@ def tuned(folder: Path, how: Mapping[int, Verified] | None = None, source: str =
     configs = {one.name: one for one in configs_of(read)}
     (folder / "configs").mkdir()
     rows, sizes = [], []
-    for problem, times in zip(problems, TIMES.values(), strict=True):
+    for problem, times in zip(problems, times_of.values(), strict=True):
         best = min(times, key=times.__getitem__)
         verified = (how or {}).get(dict(problem.case)["rows"], Verified.TRUE)
         table = pd.DataFrame(
@@ -118,12 +126,57 @@ def test_what_no_gpu_timed_or_checked_replaces_no_entry_unless_asked_to(
     assert f"unchanged, {len(TIMES) - 1} keys" in said.out
     assert export(path, "json", "--predicted", "--overwrite") == 0
     assert json.loads(file.read_text()) == predicted
-    assert export(path, "triton", "--predicted", "--overwrite") == EXIT_INPUT
+    assert export(path, "source", "--predicted", "--overwrite") == EXIT_INPUT
     (tmp_path / "unchecked").mkdir()
     path = tuned(tmp_path / "unchecked", dict.fromkeys(TIMES, Verified.FALSE))
     file.write_text(json.dumps(there))
     assert export(path, "json", "--unverified", "-o", str(file.parent)) == 1
     assert json.loads(file.read_text()) == there and "what no GPU checked does not" in capsys.readouterr().err
+
+
+# Other configurations are best at 128 and 4096, and 1000 and 1500 are not among them.
+GUESSED = {128: {ONE: 9.0, FOUR: 8.0}, 4096: {ONE: 1.0, FOUR: 2.0}}
+
+
+@pytest.mark.parametrize("form", ["triton", "module"])
+def test_predictions_replace_nothing_measured_in_a_python_file_unless_asked_to(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured, guessed = tuned(tmp_path / "a"), tuned(tmp_path / "b", source="predicted", times_of=GUESSED)
+    out = tmp_path / "out"
+    to = ["-o", str(out)]
+    assert export(measured, form, *to) == 0
+    (file,) = out.iterdir()
+    before = file.read_text()
+    assert export(guessed, form, "--predicted", *to) == 1
+    assert file.read_text() == before
+    said = capsys.readouterr()
+    assert "a prediction does not replace; --overwrite does" in said.err and "unchanged, 0 keys" in said.out
+    assert export(guessed, form, "--predicted", "--overwrite", *to) == 0
+    assert file.read_text() != before
+    assert export(measured, form, *to) == 0
+    assert sorted(file.read_text().splitlines()) == sorted(
+        before.splitlines()
+    )  # entries that were there keep their places
+
+
+def test_predictions_that_agree_with_what_is_there_are_no_reason_to_keep_it(tmp_path: Path) -> None:
+    assert export(tuned(tmp_path / "a"), "module", "-o", str(tmp_path)) == 0
+    assert export(tuned(tmp_path / "b", source="predicted"), "module", "--predicted", "-o", str(tmp_path)) == 0
+
+
+def test_a_file_of_triton_configs_is_merged_by_key(tmp_path: Path) -> None:
+    to = ["-o", str(tmp_path / "out")]
+    assert export(tuned(tmp_path / "a", times_of={128: TIMES[128], 1000: TIMES[1000]}), "triton", *to) == 0
+    assert export(tuned(tmp_path / "b", times_of={1000: {ONE: 2.0, FOUR: 1.0}}), "triton", *to) == 0
+    (file,) = (tmp_path / "out").iterdir()
+    assert re.findall(r"\((\d+), 100, 'fp16'\): triton.Config\({'ROWS': (\d)}", file.read_text()) == [
+        ("128", "1"),
+        ("1000", "4"),
+    ]
+    file.write_text("CONFIGS = make()\n")
+    assert export(tuned(tmp_path / "c"), "triton", *to) == EXIT_INPUT
+    assert file.read_text() == "CONFIGS = make()\n"
 
 
 def test_an_export_without_rules_leaves_none_of_an_earlier_one(tmp_path: Path) -> None:

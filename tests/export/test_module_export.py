@@ -256,6 +256,31 @@ def test_a_module_of_timed_and_predicted_rows_says_which_is_which(tmp_path: Path
     assert module.HEADER["source"] == "measured, predicted"
 
 
+def guess(problem: GemmProblem, config: KernelConfig | None = None) -> Choice:
+    return replace(choice(problem, config, Verified.INTERPRETED), source="predicted")
+
+
+def test_predictions_replace_no_module_with_sizes_that_were_measured_unless_asked_to(tmp_path: Path) -> None:
+    one, two, three = (replace(PLAIN, m=m) for m in (1, 2, 3))
+    other, out, trust = samples.config(num_warps=8), tmp_path / "gemm.py", Trust(predicted=True)
+
+    def exported(*rows: Choice, **how: Any) -> ModuleFile:
+        return write_module(written(tmp_path, *rows), out, trust=trust, **how)
+
+    exported(choice(one), guess(two))
+    assert exported(choice(one), guess(two, other), guess(three)).num_sizes == 3  # only a prediction has gone
+    before = out.read_text()
+    for rows in ([guess(one)], [guess(three)]):
+        made = exported(*rows)
+        assert (made.num_sizes, out.read_text()) == (0, before)
+        assert "has 1 size measured" in made.left_out[0].reason and "--overwrite" in made.left_out[0].reason
+    assert exported(guess(three), overwrite=True).num_sizes == 1
+    assert exported(guess(two)).num_sizes == 1
+    out.write_text("mine = 1\n")
+    assert "unknown origin" in exported(guess(three)).left_out[0].reason and out.read_text() == "mine = 1\n"
+    assert exported(choice(one)).num_sizes == 1
+
+
 def test_rows_of_an_earlier_run_are_what_that_run_says(tmp_path: Path) -> None:
     """A predicted run wrote the file last; its own row does not leave."""
     path = written(tmp_path, choice(PLAIN))

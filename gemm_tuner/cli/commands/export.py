@@ -94,8 +94,8 @@ def add_flags(parser: Parser) -> None:
                         "key or other buckets (default: the one that the run kept)")  # fmt: skip
     parser.add_argument("--dry_run", "--check", dest="check", action="store_true", help="write nothing; say what "
                         "would change, and exit 1 if anything would")  # fmt: skip
-    parser.add_argument("--overwrite", action="store_true", help="replace entries of which nothing is known "
-                        "(default: keep them)")  # fmt: skip
+    parser.add_argument("--overwrite", action="store_true", help="replace entries of which nothing is known, "
+                        "and by predictions what was measured (default: keep them)")  # fmt: skip
     parser.add_argument("--predicted", action="store_true", help="export rows that were never run, and those that only "
                         "the interpreter checked; the provenance says so")  # fmt: skip
     parser.add_argument("--unverified", action="store_true", help="export rows whose result was not checked; the "
@@ -181,13 +181,12 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.export.module import write_module
 
     for flag, given in (("--device_name", arguments.device_name), ("--for", arguments.devices),
-                        ("--overwrite", arguments.overwrite), ("--wait", arguments.wait),
-                        ("--no_wait", arguments.no_wait)):  # fmt: skip
+                        ("--wait", arguments.wait), ("--no_wait", arguments.no_wait)):  # fmt: skip
         if given:
             raise UserError("says nothing about a module", where=flag, hint=f"leave {flag} out with --to module")
     path = arguments.output_dir / MODULE_FILE
     trust = Trust(predicted=arguments.predicted, unverified=arguments.unverified)
-    made = write_module(arguments.results, path, trust=trust, dry_run=arguments.check)
+    made = write_module(arguments.results, path, trust=trust, dry_run=arguments.check, overwrite=arguments.overwrite)
     for line in left_out_lines(made.left_out, verbose=arguments.verbose):
         print_line(shown.log, line)
     for problem, text in (*made.costs, *made.remarks):

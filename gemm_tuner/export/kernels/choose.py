@@ -38,18 +38,26 @@ class Entry:
     def params(self) -> dict[str, object]:
         return self.config.options()
 
+    @property
+    def weakness(self) -> str:
+        """Why it replaces nothing that may have been timed and checked on a GPU; "" if it was itself."""
+        if any(case.source == "predicted" for case in self.cases):
+            return "a prediction"
+        return "" if self.verified in ON_A_GPU else "what no GPU checked"
+
     def yields_to(self, file: str, key: str, there: object, ours: object) -> list[LeftOut]:
         """Why the entry does not replace what a file has at its key, of which nothing is known: where no GPU timed it,
         that may be faster, and where none checked it, that may be right. Empty where it does.
 
         ours: what would be written.
         """
-        predicted = any(case.source == "predicted" for case in self.cases)
-        if there in (None, ours) or (self.verified in ON_A_GPU and not predicted):
+        if there in (None, ours) or not self.weakness:
             return []
-        what = "a prediction" if predicted else "what no GPU checked"
-        why = f"{file} has another entry for {key}, which {what} does not replace; --overwrite does"
-        return [LeftOut(case.problem.key, self.config.name, why) for case in self.cases]
+        return self.left_out(f"{file} has another entry for {key}, which {self.weakness} does not replace")
+
+    def left_out(self, why: str) -> list[LeftOut]:
+        """Its cases, as left out in favour of what is there."""
+        return [LeftOut(case.problem.key, self.config.name, f"{why}; --overwrite does") for case in self.cases]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.export.assignments import assignments
 from gemm_tuner.export.kernels.choose import Entry, TunedKernel
 from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.kernels.kernel_spec import KernelSpec
-from gemm_tuner.kernels.keys import text_of
+from gemm_tuner.kernels.keys import Key, text_of
 from gemm_tuner.system.documents import MAX_FILE_BYTES
 from gemm_tuner.system.input_files import printable, read_text
 
@@ -77,13 +78,41 @@ def triton_name(kernel: TunedKernel) -> str:
     return f"{kernel.spec.name}_configs.py"
 
 
-def triton_text(kernel: TunedKernel) -> str:
-    """Source of CONFIGS, a triton.Config by key, for ``triton.autotune(configs=list(CONFIGS.values()), key=[...])``."""
+def triton_text(kernel: TunedKernel, path: Path, *, overwrite: bool) -> tuple[str, list[LeftOut]]:
+    """(source of CONFIGS, a triton.Config by key, for ``triton.autotune(configs=list(CONFIGS.values()), key=[...])``;
+    the cases of entries that yield to those of the file, unless ``overwrite``). Other entries of the file stay.
+
+    Raises UserError if the file exists and has another format.
+    """
     key = ", ".join(kernel.spec.key) if kernel.spec.key else "the values of a case"
     lines = [f'"""Tuned configurations of {kernel.spec.name}, by {key}."""', "", "import triton", "", "CONFIGS = {"]
+    held = _held_configs(path) if path.exists() else {}
+    made, left_out = {of: text for of, (_, text) in held.items()}, list[LeftOut]()
     for entry in kernel.entries:
-        lines.append(f"    {entry.key!r}: {config_source(entry)},{_remark(entry)}")
-    return "\n".join([*lines, "}", ""])
+        there = held[entry.key][0] if entry.key in held else None
+        yields = [] if overwrite else entry.yields_to(path.name, text_of(entry.key), there, entry.params)
+        left_out += yields
+        if not yields:
+            made[entry.key] = f"    {entry.key!r}: {config_source(entry)},{_remark(entry)}"
+    return "\n".join([*lines, *made.values(), "}", ""]), left_out
+
+
+def _held_configs(path: Path) -> dict[Key, tuple[dict[str, Any], str]]:
+    """(parameters, lines) of each entry of CONFIGS in a file that ``triton_text`` made. Raises UserError for another
+    file."""
+    text = read_text(path, "config file", "Python", MAX_FILE_BYTES)
+    try:
+        configs = assignments(text)["CONFIGS"]
+        return dict(_held_config(*one, text.split("\n")) for one in zip(configs.keys, configs.values, strict=True))
+    except (SyntaxError, ValueError, TypeError, AttributeError, KeyError):
+        hint = "move the file away"
+        raise UserError("is there and holds no CONFIGS of triton.Config", where=printable(path), hint=hint) from None
+
+
+def _held_config(key: Any, call: Any, lines: list[str]) -> tuple[Key, tuple[dict[str, Any], str]]:
+    (inner,) = map(ast.literal_eval, call.args)
+    params = {**inner, **{str(one.arg): ast.literal_eval(one.value) for one in call.keywords}}
+    return ast.literal_eval(key), (params, "\n".join(lines[key.lineno - 1 : call.end_lineno]))
 
 
 def config_source(entry: Entry) -> str:

@@ -7,14 +7,18 @@ import ast
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.export.assignments import assignments
 from gemm_tuner.export.kernels.choose import TunedKernel
-from gemm_tuner.export.offers import remark
+from gemm_tuner.export.offers import LeftOut, remark
 from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, KernelSpec
-from gemm_tuner.kernels.keys import text_of
+from gemm_tuner.kernels.keys import Key, text_of
 from gemm_tuner.source import codegen
+from gemm_tuner.system.documents import MAX_FILE_BYTES
+from gemm_tuner.system.input_files import read_text
 
 TEMPLATE = "kernel_module.py.j2"
 
@@ -67,6 +71,30 @@ def module_text(kernel: TunedKernel, header: Mapping[str, str | int], templates:
             remarks=_remarks(kernel),
         )
     )
+
+
+def yielding(kernel: TunedKernel, path: Path) -> list[LeftOut]:
+    """All cases of a kernel whose module does not replace the file that is there; none if it does. A file with another
+    entry for a key stays where the new one, or its absence, would follow from what no GPU timed or checked."""
+    weak = next((entry.weakness for entry in kernel.entries if entry.weakness), "")
+    if not weak or not path.is_file():
+        return []
+    ours, held = {entry.key: entry for entry in kernel.entries}, _held_configs(path)
+    stays = {key for key, one in ours.items() if not one.weakness or one.params == held.get(key)}
+    if held and held.keys() <= stays:
+        return []
+    why = f"{path.name} has other entries, which {weak} does not replace"
+    return [one for entry in kernel.entries for one in entry.left_out(why)]
+
+
+def _held_configs(path: Path) -> dict[Key, dict[str, Any]]:
+    """CONFIGS of a module that is there; empty for another file."""
+    text = read_text(path, "module", "Python", MAX_FILE_BYTES)
+    try:
+        held = ast.literal_eval(assignments(text)["CONFIGS"])
+    except (SyntaxError, ValueError, KeyError):
+        return {}
+    return held if isinstance(held, dict) else {}
 
 
 def _inferred(spec: KernelSpec, of_case: list[str]) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Target
-from gemm_tuner.export.module import cute
+from gemm_tuner.export.module import cute, standing
 from gemm_tuner.export.module.objects import Object, objects_of
 from gemm_tuner.export.module.render import rendered
 from gemm_tuner.export.module.rows import Tuned, Winner, select, winner_fault, winners
@@ -50,12 +50,14 @@ def write_module(
     trust: Trust = CHECKED_ON_GPU,
     *,
     dry_run: bool = False,
+    overwrite: bool = False,
 ) -> ModuleFile:
     """Writes ``out``, a Python file with the tuned kernels of a results file and ``matmul``; beside it a folder with
     the compiled kernels in CuTe DSL, if there are any.
 
     templates: folder of the kernel templates; None for the project's own.
     trust:     which rows to use in addition to those that were timed and checked on a GPU.
+    overwrite: predictions may replace a module with sizes that were measured.
     Nothing is written if no row can be used (``left_out`` says why), if the file already has this text, or with
     dry_run.
     Raises UserError for a file that is not a results file, has no architecture or no sizes, and for a template that
@@ -66,6 +68,9 @@ def write_module(
     tuned, left_out = select(found, trust)
     if not tuned and not left_out:
         raise UserError("has no row for a module: it holds no sizes", where=printable(results_path))
+    if reason := "" if overwrite else standing.yields(out, tuned):
+        left_out = (*left_out, *(LeftOut(one.problem.key, one.config.name, reason) for one in tuned))
+        tuned = ()
     if not tuned:
         return ModuleFile(out, 0, left_out)
     header, from_templates = _header(found, tuned), templates or data_folder("templates")
