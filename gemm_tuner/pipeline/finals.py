@@ -12,23 +12,33 @@ from gemm_tuner.decide import choose
 from gemm_tuner.decide.finals_plan import PROCESSES, FinalsPlan
 from gemm_tuner.decide.ranking import Judge, Published, Ranking, judge_of
 from gemm_tuner.decide.sheet import Sheet, sheet_of
-from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR, Work
+from gemm_tuner.launch.plan import FINALS, SCREEN
 from gemm_tuner.measure.fleet import Fleet
-from gemm_tuner.pipeline.finals_processes import FinalsProcesses, Process
+from gemm_tuner.pipeline.finals_processes import FinalsProcesses, Process, Roles
+from gemm_tuner.pipeline.finals_work import FinalsWork
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.finals_times import FinalsTimes
+from gemm_tuner.store.overruled import Overruled
 from gemm_tuner.store.store import Store
 
 # Additional publishing processes if another finalist was significantly faster than the chosen one in the first ones.
 PUBLISH_AGAIN = 2
 START_MORE = 2  # number of processes that are started ahead of what may follow the planned ones
-# Prefix of a fact per size: the finalist that ranked first, and the one that replaced it.
-OVERRULED = "overruled "
 NOT_PUBLISHED = "the trace of no process that publishes has it"
+
+
+@dataclass(frozen=True)
+class Contradicted:
+    """A size whose chosen finalist was clearly slower than another (``better``) in the publishing processes."""
+
+    state: SizeState
+    names: list[str]
+    chosen: str
+    better: str
 
 
 @dataclass
@@ -57,12 +67,13 @@ class Finals:
     _planned: dict[Problem, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._times = FinalsTimes(self.store)
+        self._times, self._overruled = FinalsTimes(self.store), Overruled(self.store)
         self.plan_by(self.planner)
 
     def plan_by(self, planner: Planner) -> None:
         """Replaces the planner, for scripts that contain more configurations."""
         self.planner = planner
+        self._works = FinalsWork(planner, self._times)
         self._runner = FinalsProcesses(planner, self.fleet, self.gpus, self.store, self.limits, self.log, self._times)
 
     @property
@@ -78,7 +89,7 @@ class Finals:
         for state, _ in finalists:
             self._times.begin(state.problem, self.gpus.labels[self.fleet.home[state.problem]])
             self.store.drop_checks(state.problem)
-            self.store.drop_fact(OVERRULED + state.problem.key)
+            self._overruled.forget(state.problem)
             for known in (self.sheets, self.rankings):
                 known.pop(state.problem, None)
             self.states[state.problem] = state
@@ -88,8 +99,7 @@ class Finals:
         with self.gpus.held() if finalists else nullcontext(), self.fleet.finals_ahead():
             self._run_planned(finalists)
             self._judge()
-            self._add_processes(finalists)
-            self._publish_again(finalists)
+            self._run_further(finalists)
         for state, _ in finalists:
             if not self.limits.interruption.requested:
                 self._times.drop_the_rest(state.problem)
@@ -106,7 +116,9 @@ class Finals:
             if not batch:
                 break
             until = self._until(index)
-            self._process(batch, *map(self.plan.role, range(index, until)), then=START_MORE)
+            problems = [state.problem for state, _ in batch]
+            each = [dict.fromkeys(problems, self.plan.role(one)) for one in range(index, until)]
+            self._process(batch, each, then=START_MORE)
             for state, _ in batch:
                 self._planned[state.problem] += until - index
             for problem in self._take_moved():  # what it has had since then is of its new GPU
@@ -129,79 +141,88 @@ class Finals:
         self._planned.update(dict.fromkeys(moved, 0))
         return moved
 
-    def _add_processes(self, finalists: Named) -> None:
-        """Runs additional choosing processes for undecided sizes, with the finalists that can still win. The sizes are
-        those that all of these processes together are expected to decide, so none waits for the result of another."""
+    def _run_further(self, finalists: Named) -> None:
+        """Runs additional processes: choosing ones for undecided sizes, with the finalists that can still win, and
+        publishing ones for sizes whose publishing processes contradict the choice; both in the same processes. The
+        former are sizes that ``more`` processes together are expected to decide; what they choose may be contradicted,
+        too."""
+        more = self.plan.more if self.plan.processes > 1 else 0
         undecided = [(state, list(names)) for state, _ in finalists if (names := self._ranking(state).undecided)]
-        left = self.plan.more if self.plan.processes > 1 else 0
-        at_once = left if self._runner.overlap else 1
-        while left > 0:
-            left -= at_once
-            undecided = undecided if self._may_go_on(at_once) else self._stored(undecided, at_once)
-            if not undecided:
-                return
-            self._process(undecided, *[Role.CHOOSE] * at_once, then=START_MORE)
-            if self._take_moved():
-                self._run_planned(finalists)
-            self._judge()
+        if not more or not self._may_go_on(more):
+            undecided = self._stored(undecided, more) if more else []
+        later = {state.problem for state, _ in undecided}
+        decided = [(state, names) for state, names in finalists if state.problem not in later]
+        self._run_wave(finalists, undecided, self._contradicted(decided))
+        if later:
+            left = [(state, names) for state, names in finalists if state.problem in later]
+            self._run_wave(finalists, [], self._contradicted(left))
 
-    def _publish_again(self, finalists: Named) -> None:
-        """If another finalist was clearly faster in the publishing processes, these become choosing ones and new
-        processes publish. The other finalist wins unless it is clearly slower over all choosing processes."""
-        overruled = []
-        for state, names in finalists:
-            problem = state.problem
-            order = self._ranking(state).order
-            better = self.judge.overruling(self.sheets[problem], order[0], state.own) if order else ""
-            stored = self._stored([(state, names)], PUBLISH_AGAIN)
-            if better and (stored or self._may_go_on(PUBLISH_AGAIN)):
-                overruled.append((state, names, order[0], better))
-                self._times.set_role(problem, Role.CHOOSE)
-        if not overruled:
+    def _run_wave(self, finalists: Named, undecided: Named, contradicted: Sequence[Contradicted]) -> None:
+        """Runs additional processes for these sizes. The finalist that contradicted a choice wins unless it is clearly
+        slower over all choosing processes, which then include the earlier publishing ones."""
+        batch = [*undecided, *((one.state, one.names) for one in contradicted)]
+        if not batch:
             return
+        choosing = [(state.problem, Role.CHOOSE) for state, _ in undecided]
+        publishing = [(one.state.problem, Role.PUBLISH) for one in contradicted]
+        for problem, _ in publishing:
+            self._times.set_role(problem, Role.CHOOSE)
+        count = max(self.plan.more if choosing else 0, PUBLISH_AGAIN if publishing else 0)
+        each = [dict(choosing * (at < self.plan.more) + publishing * (at < PUBLISH_AGAIN)) for at in range(count)]
         moved: set[Problem] = set()
-        batch = [(state, names) for state, names, *_ in overruled]
-        at_once = PUBLISH_AGAIN if self._runner.overlap else 1
-        for _ in range(0, PUBLISH_AGAIN, at_once):
-            self._process(batch, *[Role.PUBLISH] * at_once)
+        at_once = count if self._runner.overlap else 1
+        for at in range(0, count, at_once):
+            self._process(batch, each[at : at + at_once], then=START_MORE if undecided else 0)
             moved |= self._take_moved()
         if moved:
             self._run_planned(finalists)
         self._judge()
-        for state, _, slower, better in overruled:
-            if better in self.rankings[state.problem].ties and state.problem not in moved:
-                self.store.set_fact(OVERRULED + state.problem.key, (slower, better))
-                self._put_first(state.problem)
+        for one in contradicted:
+            problem = one.state.problem
+            if one.better in self.rankings[problem].ties and problem not in moved:
+                self._overruled.keep(problem, one.chosen, one.better)
+                self._put_first(problem)
+
+    def _contradicted(self, finalists: Named) -> list[Contradicted]:
+        """The sizes with a finalist that was clearly faster than the chosen one in the publishing processes."""
+        found = []
+        for state, names in finalists:
+            order = self._ranking(state).order
+            better = self.judge.overruling(self.sheets[state.problem], order[0], state.own) if order else ""
+            if better and (self._stored([(state, names)], PUBLISH_AGAIN) or self._may_go_on(PUBLISH_AGAIN)):
+                found.append(Contradicted(state, names, order[0], better))
+        return found
 
     def _put_first(self, problem: Problem) -> None:
         """Moves the finalist that won by the publishing processes, if any, to the front of the ranking."""
-        _, better = self.store.fact(OVERRULED + problem.key, ("", ""))
         ranked = self.rankings[problem]
-        if better in ranked.order:
-            self.rankings[problem] = replace(ranked, order=(better, *(one for one in ranked.order if one != better)))
+        self.rankings[problem] = replace(ranked, order=self._overruled.in_order(problem, ranked.order))
 
     def overruled(self, state: SizeState, name: str) -> dict[str, str]:
         """The finalist that the chosen one replaced because of the publishing processes, with the reason."""
-        slower, better = self.store.fact(OVERRULED + state.problem.key, ("", ""))
-        return {slower: "clearly slower in the processes that publish"} if name == better != slower else {}
+        return self._overruled.by(state.problem, name)
 
     def _may_go_on(self, processes: int = 1) -> bool:
         """Whether the run continues and its budget leaves time for more processes."""
         seconds = processes * self._runner.longest_s
         return not self.limits.interruption.requested and self._runner.has_time_for(seconds, len(self.states))
 
-    def _process(self, finalists: Named, *roles: Role, then: int = 0) -> None:
-        """Runs one process per role on each GPU, started together, without what an earlier start of this run has
-        stored. then: number of processes that may follow, whose start overlaps with these."""
-        numbers = range(self.next_process, self.next_process + len(roles))
-        self.next_process += len(roles)
+    def _process(self, finalists: Named, each: Sequence[Roles], *, then: int = 0) -> None:
+        """Runs processes on each GPU, started together, without what an earlier start of this run has stored.
+
+        each: of each process, the sizes that it has, with its role. then: number of processes that may follow, whose
+        start overlaps with these.
+        """
+        numbers = range(self.next_process, self.next_process + len(each))
+        self.next_process += len(each)
         for state, _ in finalists:
             self.timings.setdefault(state.problem, [])
         processes: list[Process] = []
-        for number, role in zip(numbers, roles, strict=True):
-            works = (self._work(state, names, number, role) for state, names in finalists)
-            if self._runner.has(number, self._first) and (work := [one for some in works for one in some]):
-                processes.append(Process(number, role, work))
+        for number, roles in zip(numbers, each, strict=True):
+            its = [(state, names, roles[state.problem]) for state, names in finalists if state.problem in roles]
+            works = [self._works.of(state, names, number, role) for state, names, role in its]
+            if self._runner.has(number, self._first) and any(works):
+                processes.append(Process(number, roles, list(filter(None, works))))
         if processes:
             self.fleet.prepare_finals(len(processes) + then)
             alone = self.plan.processes == 1
@@ -209,31 +230,9 @@ class Finals:
                 for problem, found in timed.items():
                     self.timings.setdefault(problem, []).extend(found.values())
 
-    def _work(self, state: SizeState, names: list[str], number: int, role: Role) -> list[Work]:
-        """The work of a process for a size; empty if it is in the store."""
-        left, failed = self._left(state, names)
-        done = self._times.stored(state.problem, number, left)
-        if done:
-            self._times.enter_again(done, role)
-        if done or not left:
-            return []
-        work = self.planner.work(state, left)
-        return [replace(work, vendor=VENDOR not in failed, again=left[0])]
-
-    def _left(self, state: SizeState, names: list[str]) -> tuple[list[str], set[str]]:
-        """(those names that have not failed in the finals, all names of the size that have)."""
-        failed = {timing.name for timing in self.timings.get(state.problem, ()) if timing.failed}
-        return [name for name in names if name not in failed], failed
-
     def _stored(self, finalists: Named, processes: int = 1) -> Named:
         """The sizes for which the store already has the results of the next ``processes`` processes."""
-        numbers = range(self.next_process, self.next_process + processes)
-        found = []
-        for state, names in finalists:
-            left, _ = self._left(state, names)
-            if all(self._times.stored(state.problem, number, left) for number in numbers):
-                found.append((state, names))
-        return found
+        return self._works.stored(finalists, range(self.next_process, self.next_process + processes))
 
     def _record(self, state: SizeState) -> None:
         """Records a size's published times in its state. A finalist that failed in any process has failed; others

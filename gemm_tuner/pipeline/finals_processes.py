@@ -28,16 +28,18 @@ TITLE = "finals"
 # So many processes start together before the noise of a size is known. Later ones wait until one of these has ended,
 # whose noise determines their number of rounds; meanwhile the others use the GPU.
 AT_ONCE = 3
+Roles = Mapping[Problem, Role]
 # The number of rounds for calls of a relative standard deviation; None: unknown.
 RoundsAt = Callable[[float | None], int]
 
 
 @dataclass(frozen=True)
 class Process:
-    """The work and the role of one finals process. The rounds of the work are set when the process starts."""
+    """The work of one finals process, and its role for each size. The rounds of the work are set when the process
+    starts."""
 
     number: int
-    role: Role
+    roles: Roles
     work: list[Work]
 
     @property
@@ -159,7 +161,8 @@ class FinalsProcesses:
 
         def enter(timings: Mapping[Key, Timing]) -> None:
             gpus = {problem: labels[gpu] for problem, gpu in self.fleet.home.items()}
-            mine = (replace(timing, process=process.number, role=process.role) for timing in timings.values())
+            number, roles = process.number, process.roles
+            mine = (replace(one, process=number, role=roles[one.problem]) for one in timings.values())
             with self._entering:
                 self.times.enter(mine, gpus.__getitem__, into)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from tuning import StandInGpu, finals_of, limit, lost, scripts_of, session, stat
 
 from gemm_tuner.core.records import Role, Status, Timing
 from gemm_tuner.decide.finals_plan import FinalsPlan
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem import GemmProblem, as_gemm
 from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, Plan, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.budget import Budget
@@ -23,13 +24,16 @@ from gemm_tuner.measure.gpu_watch import Sample
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.pipeline.finals import OVERRULED, Finals
+from gemm_tuner.pipeline.finals import Finals
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import gpu_labels
+from gemm_tuner.store.overruled import Overruled
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
 CONFIGS = tuple(config(num_stages=stages) for stages in (2, 3, 4))
 A, B, C = (one.name for one in CONFIGS)
+SURE, UNSURE = (0.0, 0.0, 0.0), (0.03, 0.0, 0.0)
+CONTRADICTED = {1: {A: 1.2}, 3: {A: 1.2}}
 NOISE = 0.03  # so that a difference of half a percent needs more rounds than one block has
 
 
@@ -164,6 +168,43 @@ def test_one_that_is_clearly_faster_where_figures_are_published_wins_and_is_meas
     assert [number for number, role in stored.items() if role == Role.PUBLISH] == [5, 6]
 
 
+class OfSizes(StandInGpu):
+    """Times each size by a stand-in of its own."""
+
+    def __init__(self, of: dict[GemmProblem, StandInGpu]) -> None:
+        super().__init__()
+        self.of = of
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
+        self.plans.append(plan)
+        run = StageRun(starts=1)
+        for work in plan.work:
+            gpu = self.of[as_gemm(work.problem)]
+            run.timings |= gpu.timings(replace(plan, work=(work,)), folder, on_event, on_found).timings
+        return run
+
+
+def test_undecided_and_contradicted_sizes_share_further_processes(tmp_path: Path) -> None:
+    undecided = Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.02, 0.0, 0.0))
+    contradicted = Uncertain({A: 1.0, B: 1.005, C: 1.5}, SURE, {1: {A: 1.03}, 3: {A: 1.03}})
+    match = Match(tmp_path, OfSizes({ONE: undecided, TWO: contradicted}))
+    finals = match.run()
+    assert sorted(plan.process for plan in match.gpu.plans) == [*range(7)]
+    for size, role in ((ONE, Role.CHOOSE), (TWO, Role.PUBLISH)):
+        for timings in (finals.timings[size], match.session.store.timings(size, FINALS)):
+            assert {timing.role for timing in timings if timing.process > 4} == {role}
+    assert finals.rankings[TWO].order[0] == B
+
+
+def test_what_further_processes_decide_may_be_contradicted_too(tmp_path: Path) -> None:
+    at = {1: {A: 0.98}, 3: {A: 0.98}, 5: {A: 1.04}, 6: {A: 1.04}}
+    match = Match(tmp_path, Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.01, 0.0, 0.0), at))
+    finals = match.run()
+    assert [plan.process for plan in match.gpu.plans] == [*range(9)]
+    roles = [{t.process: t.role for t in timings if t.process > 4} for timings in finals.timings.values()]
+    assert {5: Role.CHOOSE, 6: Role.CHOOSE, 7: Role.PUBLISH, 8: Role.PUBLISH} in roles
+
+
 def test_what_was_overruled_in_the_publishing_processes_is_known_in_a_run_that_goes_on(tmp_path: Path) -> None:
     match = Match(tmp_path, Uncertain({A: 1.0, B: 1.02, C: 1.5}, (0.0, 0.0, 0.0), {1: {A: 1.2}, 3: {A: 1.2}}))
     finals = match.run()
@@ -181,7 +222,7 @@ def test_what_was_overruled_in_the_publishing_processes_is_known_in_a_run_that_g
 def test_a_run_that_goes_on_keeps_the_first_of_a_tie_that_publishing_decided(tmp_path: Path) -> None:
     match = Match(tmp_path, Uncertain({A: 1.0, B: 1.0, C: 1.5}, SURE))
     assert match.run().rankings[ONE].order[0] == A
-    match.session.store.set_fact(OVERRULED + ONE.key, (A, B))
+    Overruled(match.session.store).keep(ONE, A, B)
     resumed = finals_of(match.session, scripts_of(match.states), [match.gpu])
     resumed.restore(match.states, match.states)
     assert [resumed.rankings[size].order[0] for size in (ONE, TWO)] == [B, A]
@@ -240,10 +281,6 @@ def test_a_killed_run_goes_on_with_the_process_that_it_was_at(tmp_path: Path) ->
     ]
     assert finals.timings[ONE][: len(before)] == before
     assert len(match.session.store.timings(TWO, FINALS)) == 5 * 5
-
-
-SURE, UNSURE = (0.0, 0.0, 0.0), (0.03, 0.0, 0.0)
-CONTRADICTED = {1: {A: 1.2}, 3: {A: 1.2}}
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -549,7 +586,7 @@ def test_stored_processes_have_the_same_roles_in_memory_and_in_the_store(tmp_pat
     match.gpu = Uncertain(times, (0.0, 0.0, 0.0), at)
     match.finals = finals_of(match.session, scripts_of(match.states), [match.gpu])
     match.finals.plan = FinalsPlan(more=0)
-    match.finals._publish_again = lambda finalists: None  # type: ignore[method-assign]
+    match.finals._run_further = lambda finalists: None  # type: ignore[method-assign]
     finals = match.run()
     roles = {(t.process, t.role) for t in finals.timings[ONE]}
     assert {role for _, role in roles} == {Role.CHOOSE, Role.PUBLISH}
