@@ -84,7 +84,8 @@ class Finals:
     def run(self, finalists: Named) -> None:
         """Runs the finals: the planned processes with all finalists and the vendor library; additional choosing
         processes if they are expected to decide; new publishing processes if the first ones contradict the choice."""
-        finalists = [(state, names) for state, names in finalists if names]
+        # The longest last: the GPU rests after each of them (Bench.rest), unless the process ends.
+        finalists = sorted((one for one in finalists if one[1]), key=lambda one: one[0].best_screened_us())
         self.fleet.deal({state.problem: sum(state.predicted_us[n] for n in names) for state, names in finalists})
         for state, _ in finalists:
             self._times.begin(state.problem, self.gpus.labels[self.fleet.home[state.problem]])

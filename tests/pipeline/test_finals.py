@@ -91,6 +91,14 @@ def test_the_finalists_run_with_the_vendor_library_and_one_of_them_twice(tmp_pat
     assert ranked.vendor is not None and ranked.vendor.us == pytest.approx(90.0, rel=0.04)
 
 
+def test_the_size_of_the_longest_calls_is_the_last_of_a_process(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}))
+    for state, us in zip(match.states, (900.0, 9.0), strict=True):
+        state.record_timing(Timing(state.problem, A, Status.OK, (us,)), SCREEN)
+    match.run()
+    assert [[work.problem for work in works] for works in match.works()] == [[TWO, ONE]] * 5
+
+
 def test_three_processes_choose_and_two_others_publish_all_sizes_in_each(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=0.002))
     finals = match.run()
