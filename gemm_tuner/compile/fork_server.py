@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import multiprocess
 from multiprocess import forkserver, util
 
+from gemm_tuner.system import module_start
 from gemm_tuner.system.installation import import_path
 
 # What a worker's exit status is said to be when the server was killed, and the worker with it.
@@ -53,13 +53,12 @@ def begin(modules: Sequence[str]) -> None:
 @contextlib.contextmanager
 def _apart_from_the_users_folder() -> Iterator[None]:
     """Processes that multiprocess starts meanwhile find this package wherever it lies, and take no module from the
-    working folder, where a random.py would stand before the standard library's (Python 3.10 has no flag for that).
+    working folder, where a random.py would stand before the standard library's.
 
     PYTHONPATH is set for new processes alone: another thread that reads os.environ would fail at what is deleted."""
     with _starts:
         flags, path = util._args_from_interpreter_flags, os.environ.get("PYTHONPATH")
-        if sys.version_info >= (3, 11) and not sys.flags.safe_path:
-            util._args_from_interpreter_flags = lambda: [*flags(), "-P"]
+        util._args_from_interpreter_flags = lambda: [*flags(), module_start.__file__]
         os.putenv("PYTHONPATH", import_path())
         try:
             yield

@@ -294,7 +294,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 cannot leave the working folder out")
 def test_a_server_imports_from_this_package_and_not_from_the_users_folder(tmp_path: Path) -> None:
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "tune.py").write_text(FORKED)
