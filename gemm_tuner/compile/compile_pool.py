@@ -33,14 +33,16 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.languages.together import Together
 from gemm_tuner.system import memory
 from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES
-from gemm_tuner.system.waiting import cpu_seconds, group_waits
+from gemm_tuner.system.waiting import cpu_seconds, look_at
 
 START_LIMIT_S = 120.0
 # An exit status is waited for this long: on a busy machine the fork server may take seconds to pass it on.
 EXIT_LIMIT_S = 60.0
+# The end of a killed worker is waited for this long: one that waits for a disk that does not answer cannot be killed.
+KILL_LIMIT_S = 10.0
 # Interval at which the queue is polled for new tasks, and for its end, while no worker answers.
 LOOK_S = 0.05
-# A worker that waits for a core at its deadline has this much longer, again and again.
+# A worker that waits for a core or a disk at its deadline has this much longer, again and again.
 LONGER_S = 1.0
 # The time limit of a compilation is this many times the median so far, at least 30 s and at most the pool's limit.
 TIMES_THE_MEDIAN = 30.0
@@ -97,6 +99,8 @@ class Worker:
     limit_s: float = START_LIMIT_S
     given: float = 0.0  # time.monotonic() when the task was given
     cpu_s: float = 0.0  # at that time
+    seen_cpu_s: float = -1.0  # at the latest look
+    stands_since: float = 0.0  # time.monotonic() since when it has had no CPU time, and no use for a core
 
     def give(self, task: CompileTask, limit_s: float) -> None:
         self.task, self.limit_s, self.given = task, limit_s, time.monotonic()
@@ -105,18 +109,24 @@ class Worker:
         with contextlib.suppress(OSError):  # the worker has just died, which the next read reports
             self.connection.send(task)
 
-    def waits_for_a_core(self) -> bool:
+    def waits(self) -> bool:
         """Whether it would compile if it could: workers run when nothing else does, so on a busy machine a compile of a
-        second may take minutes. One that sleeps, or has had its time, does not wait."""
-        waits, cpu_s = group_waits(self.process.pid)
-        return waits and cpu_s - self.cpu_s < self.limit_s
+        second may take minutes. One that sleeps, or has had its time, does not wait; nor does one that has waited for a
+        disk, without a moment of CPU time, for as long as its time limit."""
+        group, now = look_at(self.process.pid), time.monotonic()
+        if group.runs or group.cpu_s != self.seen_cpu_s:
+            self.seen_cpu_s, self.stands_since = group.cpu_s, now
+        waits = group.runs or (group.on_disk and now - self.stands_since < self.limit_s)
+        return waits and group.cpu_s - self.cpu_s < self.limit_s
 
     def kill(self) -> None:
-        """Kills the worker and everything it started."""
+        """Kills the worker and everything it started. One that does not end is left to the operating system."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()
-        self.process.join()
+        self.process.join(KILL_LIMIT_S)
+        if self.process.exitcode is None:
+            fork_server.disown(self.process)
         self.connection.close()
 
 
@@ -127,7 +137,7 @@ class CompilePool:
     cache:        folder of the compiled kernels.
     scripts_dir:  folder of the tasks' scripts.
     limit_s:      largest time limit of a compilation; a worker that exceeds it is killed (COMPILE_TIMEOUT), unless it
-                  waits for a core and has not had so much CPU time.
+                  waits for a core or a disk and has not had so much CPU time.
     memory_bytes: memory that a worker may use beyond its size at the start; 0: an equal share of the machine's.
     kind:         kind of the problems, whose workload may prepare workers; "" for none.
 
@@ -250,7 +260,7 @@ class CompilePool:
         now = time.monotonic()
         for worker in busy.values():
             if worker in self._workers and (worker.task or not worker.ready) and worker.deadline < now:
-                if worker.waits_for_a_core() or worker.connection.poll():  # or has just answered, or died
+                if worker.waits() or worker.connection.poll():  # or has just answered, or died
                     worker.deadline = now + LONGER_S
                     continue
                 message = f"not compiled within {worker.limit_s:g} s"

@@ -15,6 +15,7 @@ from typing import Any
 
 import multiprocess
 from multiprocess import forkserver, util
+from multiprocess import process as process_module
 
 from gemm_tuner.system import module_start
 from gemm_tuner.system.installation import import_path
@@ -68,6 +69,11 @@ def _apart_from_the_users_folder() -> Iterator[None]:
                 os.unsetenv("PYTHONPATH")
             else:
                 os.putenv("PYTHONPATH", path)
+
+
+def disown(process: Any) -> None:
+    """Lets this process end without that of ``started``, which multiprocess would wait for."""
+    process_module._children.discard(process)
 
 
 def let_the_server_end() -> None:

@@ -1,13 +1,21 @@
-"""Whether processes have had their time, or still wait for a core of a busy machine."""
+"""Whether processes have had their time, or still wait for a core or a disk of a busy machine."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 import psutil
 
-# Runnable, and waiting for a disk.
-WAITING = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group. runs: one of its processes would go on if it had a core. on_disk: one waits for a disk, which
+    nothing ends but the disk. cpu_s: CPU time of all of them, seconds. A process that sleeps waits for neither."""
+
+    runs: bool = False
+    on_disk: bool = False
+    cpu_s: float = 0.0
 
 
 def cpu_seconds(pid: int) -> float:
@@ -18,18 +26,17 @@ def cpu_seconds(pid: int) -> float:
         return 0.0
 
 
-def group_waits(group: int) -> tuple[bool, float]:
-    """(whether a process of a process group would go on if it had a core, CPU time of all of them in seconds). A
-    process that sleeps waits for no core."""
-    waits, total_s = False, 0.0
+def look_at(group: int) -> Group:
+    """The process group of this number."""
+    states, total_s = set[str](), 0.0
     for process in psutil.process_iter():
         try:
             if os.getpgid(process.pid) == group:
                 total_s += _cpu_seconds(process)
-                waits = waits or process.status() in WAITING
+                states.add(process.status())
         except (psutil.Error, OSError):  # it has just ended
             continue
-    return waits, total_s
+    return Group(psutil.STATUS_RUNNING in states, psutil.STATUS_DISK_SLEEP in states, total_s)
 
 
 def _cpu_seconds(process: psutil.Process) -> float:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import multiprocess
 import pytest
 from multiprocess import forkserver
 from process_samples import alive, ends
@@ -32,6 +33,7 @@ from gemm_tuner.gemm.specialization import specialization
 from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.source import codegen
 from gemm_tuner.system import memory
+from gemm_tuner.system.waiting import look_at
 
 ROOT = Path(__file__).resolve().parents[2]
 SM_90 = Target("cuda", "sm_90", 32, Architecture("wgmma", tma=True))
@@ -39,6 +41,7 @@ PROBLEM = GemmProblem(64, 64, 64)
 GOOD = KernelConfig("gemm_tile", 16, 16, 16, 1, 1, 1, 2)
 # A limit that no compile here comes to, however busy the machine is.
 LONG_S = 1000.0
+HANGS = "time.sleep(600)"
 OTHERS = tuple(replace(GOOD, BLOCK_SIZE_N=n) for n in (16, 32, 64))
 # A script is loaded as the generated ones are: CONFIGS, scratch and calls.
 BROKEN = """
@@ -187,7 +190,7 @@ def test_a_compile_that_waits_for_a_core_has_more_time(tmp_path: Path) -> None:
         answers = thread.submit(lambda: [result for _, result in pool.run([task])])
         until(tmp_path / "busy", answers)
         (worker,) = pool._workers
-        while not worker.waits_for_a_core():  # from now on it never sleeps
+        while not worker.waits():  # from now on it never sleeps
             time.sleep(0.01)
         passed = worker.deadline = worker.deadline - 2 * LONG_S
         while worker.deadline == passed:
@@ -200,6 +203,43 @@ def test_a_compile_that_waits_for_a_core_has_more_time(tmp_path: Path) -> None:
 def test_a_compile_that_has_had_its_cpu_time_is_ended(tmp_path: Path) -> None:
     task = broken_task(tmp_path, calls="any(iter(int, 1))")
     assert run(pool_in(tmp_path, workers=1, limit_s=0.2), [task])["broken"].status == Status.COMPILE_TIMEOUT
+
+
+def test_a_compile_that_waits_for_a_disk_has_as_much_time_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After vfork() the caller waits as for a disk, until its child is gone."""
+    monkeypatch.setattr(compile_pool, "LONGER_S", 0.01)
+    task = broken_task(tmp_path, calls=f"__import__('ctypes').CDLL(None).vfork(); {HANGS}")
+    with ThreadPoolExecutor() as thread, pool_in(tmp_path, workers=1) as pool:
+        answers = thread.submit(lambda: [result for _, result in pool.run([task])])
+        until(tmp_path / "pid", answers)
+        (worker,) = pool._workers
+        while not look_at(worker.process.pid).on_disk:
+            time.sleep(0.01)
+        passed = worker.deadline = worker.deadline - 2 * LONG_S
+        while worker.deadline == passed:
+            assert not answers.done(), answers.result()
+            time.sleep(0.01)
+        worker.stands_since -= LONG_S
+        assert [result.status for result in answers.result(timeout=240)] == [Status.COMPILE_TIMEOUT]
+
+
+def test_a_worker_that_cannot_be_killed_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is while what would tell of its end stands still."""
+    monkeypatch.setattr(compile_pool, "KILL_LIMIT_S", 0.1)
+    with pool_in(tmp_path, workers=1) as pool, ThreadPoolExecutor() as thread:
+        answers = thread.submit(lambda: [result for _, result in pool.run([broken_task(tmp_path, calls=HANGS)])])
+        until(tmp_path / "pid", answers)
+        (worker,), server = pool._workers, forkserver._forkserver._forkserver_pid
+        assert server is not None
+        os.kill(server, signal.SIGSTOP)
+        try:
+            worker.deadline -= LONG_S
+            assert [result.status for result in answers.result(timeout=240)] == [Status.COMPILE_TIMEOUT]
+            assert worker.process not in multiprocess.active_children()
+        finally:
+            os.kill(server, signal.SIGCONT)
 
 
 def test_a_compile_has_the_time_that_the_pool_gives(tmp_path: Path) -> None:
