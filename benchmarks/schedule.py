@@ -33,8 +33,8 @@ from gemm_tuner.pipeline.tune import Tuning
 
 # Seconds: of the launcher that screens and lives on; of a launcher under nsys, with torch and the scripts; its report;
 # context, operands and kernels; and for each thing that is timed or checked.
-RESIDENT_START_S, NSYS_START_S, REPORT_S, CHECK_START_S, LOAD_S = 4.0, 4.6, 4.8, 3.3, 2.5
-SCREENED_S, FINALIST_S, CHECKED_S = 0.006, 0.04, 0.2
+RESIDENT_START_S, NSYS_START_S, REPORT_S, CHECK_START_S, LOAD_S = 4.0, 4.6, 6.2, 3.3, 1.1
+SCREENED_S, FINALIST_S, CHECKED_S = 0.006, 0.027, 0.2
 CONFIGS = tuple(config(num_stages=stages, num_warps=warps) for stages in range(2, 9) for warps in (4, 8))
 
 
@@ -61,6 +61,14 @@ class SlowGpu(StandInGpu):
     timeline: Timeline = field(default_factory=Timeline)
     turn: threading.Lock = field(default_factory=threading.Lock)
     is_up: bool = False
+    born: list[float] = field(default_factory=list)  # time.monotonic() of the launchers that wait for a plan
+
+    def prepare(self) -> None:
+        if not self.born:
+            self.prepare_finals(1)
+
+    def prepare_finals(self, count: int) -> None:
+        self.born[:] = [*self.born, *[time.monotonic()] * max(0, count - len(self.born))][:count]
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         entries = sum(len(work.entries) + work.vendor + bool(work.again) for work in plan.work)
@@ -70,7 +78,8 @@ class SlowGpu(StandInGpu):
             with span(f"{gpu} screen", start_s + entries * SCREENED_S):
                 return super().timings(plan, folder, on_event, on_found)
         name = f"{gpu} finals {plan.process + 1}"
-        with span(f"{name}: start", NSYS_START_S):
+        started = self.born.pop(0) if self.born else time.monotonic()
+        with span(f"{name}: start", max(0.0, NSYS_START_S - (time.monotonic() - started) * self.timeline.speed)):
             pass
         with self.turn, span(f"{name}:   on the GPU", LOAD_S + entries * FINALIST_S):
             run = super().timings(plan, folder, on_event, ignore)
