@@ -237,7 +237,7 @@ def _timing(parser: Parser) -> None:
                        help="calls of each configuration, and rounds of finals, that are not timed "
                        "(default: %(default)s)")  # fmt: skip
     group.add_argument("--iters", type=positive, metavar="N", default=30,
-                       help="rounds of finals and of --benchmark until a size's noise is known; then a third to "
+                       help="rounds of finals and of --benchmark while a size's noise is unknown; then a third to "
                        "eight times as many (default: %(default)s)")  # fmt: skip
     group.add_argument("--init_type", metavar="KIND", type=one_of(INIT_TYPES), default="randn",
                        help=f"values of A and B: {', '.join(INIT_TYPES)}; zeros run faster than real data "

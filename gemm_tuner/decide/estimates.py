@@ -12,9 +12,10 @@ variance over processes is much larger keeps its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -110,6 +111,18 @@ def call_noise(samples_us: Sequence[float], duplicate_us: Sequence[float]) -> fl
         return float("nan")
     apart = np.log(samples_us[:rounds]) - np.log(duplicate_us[:rounds])
     return float(np.median(np.abs(apart - np.median(apart))) / scipy.special.ndtri(0.75) / np.sqrt(2))
+
+
+def successive_noise(series_us: Iterable[Sequence[float]], least: int) -> float | None:
+    """The relative standard deviation of a call, from series of successive calls of one kernel each; None for fewer
+    than ``least`` pairs of successive calls.
+
+    From the median absolute difference of successive calls, which drifts of the clocks hardly change.
+    """
+    apart = np.concatenate([np.empty(0), *(np.diff(np.log(samples_us)) for samples_us in series_us)])
+    if len(apart) < least:
+        return None
+    return float(np.median(np.abs(apart)) / NormalDist().inv_cdf(0.75) / np.sqrt(2))
 
 
 def difference_spread(cells: Cells) -> Spread:

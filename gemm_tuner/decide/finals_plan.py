@@ -22,6 +22,10 @@ MOST_TIMES = 8
 LEAST_FINALISTS, LEAST_ROUNDS = 2, 5
 # Candidates in addition to the finalists: the vendor library and the duplicate of the A/A test.
 BESIDE_FINALISTS = 2
+# What the rounds of a size may take in a process whose noise is known from screening alone.
+SCREENED_ROUNDS_S = 0.1
+# Of a call beside its kernel, with the flush of L2 (H200: 35 rounds more of 20 sizes took 0.4 s).
+CALL_COST_US = 60.0
 # Standard error of a median over that of a mean, for normal noise.
 MEDIAN_FACTOR = math.sqrt(math.pi / 2)
 
@@ -31,7 +35,7 @@ class FinalsPlan:
     """The extent of the finals of a run.
 
     finalists:  maximum number per size.
-    rounds:     rounds while the noise is unknown; ``rounds_at`` gives those of later processes.
+    rounds:     rounds while the noise is unknown; else see ``rounds_at``.
     processes:  planned number; every second one publishes, and a single one both chooses and publishes.
     more:       number of additional choosing processes for sizes whose winner is not yet clear.
     most_times: maximum rounds of a noisy size, as a multiple of ``rounds``.
@@ -58,6 +62,15 @@ class FinalsPlan:
             return self.rounds
         wanted = math.ceil((100 * MEDIAN_FACTOR * noise / TARGET_PCT) ** 2)
         return min(self.most_times * self.rounds, max(math.ceil(LEAST_PART * self.rounds), wanted))
+
+    def rounds_by_screening(self, noise: float | None, entries: int, call_us: float) -> int:
+        """``rounds_at`` for the noise of screening. More than ``rounds`` only as far as they take SCREENED_ROUNDS_S:
+        what is screened at the power limit looks noisier than it is, and its calls are long.
+
+        entries: of a round. call_us: time of the size's fastest kernel.
+        """
+        affordable = math.floor(SCREENED_ROUNDS_S * 1e6 / (entries * (call_us + CALL_COST_US)))
+        return min(self.rounds_at(noise), max(self.rounds, affordable))
 
 
 def fitted(plan: FinalsPlan, sizes: int, tiring: int, left_s: float, start: Cost) -> FinalsPlan:

@@ -19,6 +19,8 @@ from gemm_tuner.launch.plan import AA_TEST, VENDOR
 
 # Names in finals that cannot be chosen.
 BESIDE = frozenset((VENDOR, AA_TEST))
+# Pairs of successive calls from which the noise of screening is estimated: at least those of seven configurations.
+LEAST_PAIRS = 20
 
 
 @dataclass(frozen=True)
@@ -119,3 +121,10 @@ def call_noise(timings: Sequence[Timing]) -> float | None:
     ran = {t.name: t for t in timings if t.process == first and t.status == Status.OK and t.samples_us}
     duplicated = ran.get(ran[AA_TEST].message) if AA_TEST in ran else None
     return None if duplicated is None else estimates.call_noise(duplicated.samples_us, ran[AA_TEST].samples_us)
+
+
+def screening_noise(timings: Iterable[Timing]) -> float | None:
+    """The relative standard deviation of a size's calls in screening; None with few of them. The first timed call of a
+    configuration is left out, since the host waits between it and the others (``launch.timing.screen``)."""
+    series = (timing.samples_us[1:] for timing in timings if timing.status == Status.OK)
+    return estimates.successive_noise(series, LEAST_PAIRS)

@@ -227,7 +227,7 @@ class Finals:
         if processes:
             self.fleet.prepare_finals(len(processes) + then)
             alone = self.plan.processes == 1
-            for timed in self._runner.run(processes, len(self.states), self.plan.rounds_at, alone=alone):
+            for timed in self._runner.run(processes, len(self.states), self.plan, alone=alone):
                 for problem, found in timed.items():
                     self.timings.setdefault(problem, []).extend(found.values())
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field, replace
+from statistics import median
 
-from gemm_tuner.core.records import Problem, Role, Timing
+from gemm_tuner.core.records import Problem, Role, Status, Timing
 from gemm_tuner.decide import estimates
-from gemm_tuner.decide.sheet import call_noise
-from gemm_tuner.launch.plan import FINALS, VENDOR, Work
+from gemm_tuner.decide.finals_plan import FinalsPlan
+from gemm_tuner.decide.sheet import call_noise, screening_noise
+from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.gpu_watch import Sample
@@ -25,12 +27,10 @@ from gemm_tuner.store.finals_times import FinalsTimes, Found
 from gemm_tuner.store.store import Store
 
 TITLE = "finals"
-# So many processes start together before the noise of a size is known. Later ones wait until one of these has ended,
-# whose noise determines their number of rounds; meanwhile the others use the GPU.
+# So many processes start together if the noise of a size is not known, not even from screening. Later ones wait until
+# one of these has ended, whose noise determines their number of rounds; meanwhile the others use the GPU.
 AT_ONCE = 3
 Roles = Mapping[Problem, Role]
-# The number of rounds for calls of a relative standard deviation; None: unknown.
-RoundsAt = Callable[[float | None], int]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class FinalsProcesses:
             return TITLE
         return f"{TITLE}, process {first}" if first == last else f"{TITLE}, processes {first} to {last}"
 
-    def run(self, processes: Sequence[Process], sizes: int, rounds_at: RoundsAt, *, alone: bool = False) -> list[Found]:
+    def run(self, processes: Sequence[Process], sizes: int, plan: FinalsPlan, *, alone: bool = False) -> list[Found]:
         """Times the work of the processes, which start together and take turns on the GPU. Repeated once, if there is
         time, when heat or the power supply slowed a GPU down.
 
@@ -103,34 +103,40 @@ class FinalsProcesses:
             bar = self.log.step(TITLE, total, f"{title}{attempt}")
             with self.gpus.held(), bar as step, gpu_watch.watching(self.gpus.sensor, self.gpus.names) as samples:
                 begun, gone = budget.clock(), len(self.fleet.dead)  # not earlier: waiting for the GPU does not count
-                found = self._time(processes, sizes, rounds_at, self.log.followed(step))
+                found = self._time(processes, sizes, plan, self.log.followed(step))
             slowed = gpu_watch.throttled(samples)
             self._note_gpu(TITLE + attempt, samples, slowed)
             spent_s = budget.clock() - begun
             self.longest_s = max(self.longest_s, spent_s)
             if len(processes) > 1 and len(self.fleet.dead) > gone:
                 # Some processes timed a size before it moved to another GPU and others after, so all start again there.
-                return [self.run([process], sizes, rounds_at)[0] for process in processes]
+                return [self.run([process], sizes, plan)[0] for process in processes]
             if not slowed or self.limits.interruption.requested or not self.has_time_for(spent_s, sizes):
                 break
         return found
 
-    def _time(self, processes: Sequence[Process], sizes: int, rounds_at: RoundsAt, on_event: OnEvent) -> list[Found]:
+    def _time(self, processes: Sequence[Process], sizes: int, plan: FinalsPlan, on_event: OnEvent) -> list[Found]:
         """Runs all of the processes. An error in one ends the others."""
         found: list[Found] = [{} for _ in processes]
-
+        works = {one.problem: one for process in processes for one in process.work}
+        known = {problem: self._known_rounds(one, plan) for problem, one in works.items()}
         futures: list[Future[list[StageRun]]] = []
 
         def time_one(at: int) -> list[StageRun]:
             told: Found = {}
-            if at >= AT_ONCE:
+            if at >= AT_ONCE and not all(known[one.problem] for one in processes[at].work):
                 wait(futures[:AT_ONCE], return_when=FIRST_COMPLETED)
                 ended = next(index for index, future in enumerate(futures) if future.done())
                 futures[ended].result()
                 told = found[ended]
                 if self.limits.interruption.requested:
                     return []
-            return self._time_one(self._with_rounds(processes[at], rounds_at, told), sizes, on_event, found[at])
+
+            def rounds(problem: Problem) -> int:
+                return known[problem] or plan.rounds_at(call_noise(list(told.get(problem, {}).values())))
+
+            work = [replace(one, rounds=rounds(one.problem)) for one in processes[at].work]
+            return self._time_one(replace(processes[at], work=work), sizes, on_event, found[at])
 
         threading.Thread(target=estimates.load, name="imports", daemon=True).start()
         if len(processes) == 1:
@@ -147,14 +153,17 @@ class FinalsProcesses:
                 raise
         return found
 
-    def _with_rounds(self, process: Process, rounds_at: RoundsAt, ended: Found) -> Process:
-        """The process with the number of rounds that follows from the noise of earlier processes of each size.
-        ended: timings of one that was started beside it."""
-
-        def rounds(problem: Problem) -> int:
-            return rounds_at(call_noise([*self.times.by_size.get(problem, ()), *ended.get(problem, {}).values()]))
-
-        return replace(process, work=[replace(one, rounds=rounds(one.problem)) for one in process.work])
+    def _known_rounds(self, work: Work, plan: FinalsPlan) -> int:
+        """The number of rounds that follows from the noise of a size in its earlier processes, else in its screening,
+        which does not count with a budget; 0 if neither is known."""
+        noise = call_noise(self.times.by_size.get(work.problem, ()))
+        if noise is not None:
+            return plan.rounds_at(noise)
+        screened = [] if self.limits.budget.bounded else self.store.timings(work.problem, SCREEN)
+        noise = screening_noise(screened)
+        best_us = min((median(one.samples_us) for one in screened if one.status == Status.OK), default=0.0)
+        entries = len(work.entries) + work.vendor + bool(work.again)
+        return 0 if noise is None else plan.rounds_by_screening(noise, entries, best_us)
 
     def _time_one(self, process: Process, sizes: int, on_event: OnEvent, into: Found) -> list[StageRun]:
         labels = self.gpus.labels

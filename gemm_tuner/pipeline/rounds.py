@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from gemm_tuner.compile.compile_tasks import interleaved
 from gemm_tuner.compile.same_code import duplicates
 from gemm_tuner.core.records import Problem, Status, Timing
+from gemm_tuner.decide.finals_plan import PROCESSES
 from gemm_tuner.launch.plan import SCREEN, Work
 from gemm_tuner.measure import drift
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.pipeline.compile_stage import CompileStage
-from gemm_tuner.pipeline.finals_processes import AT_ONCE
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
@@ -121,7 +121,7 @@ class Rounds:
 
         if total:
             if self.fleet.overlaps and not self.limits.budget.bounded:  # else they run one after another
-                self.fleet.prepare_finals(AT_ONCE)
+                self.fleet.prepare_finals(PROCESSES)
             with self.gpus.held(), self.log.step("screen", total, f"screen, round {self.number}") as step:
                 plans = self.planner.screen(self.jobs, self.limits.budget.unix_time(self._until))
                 runs = self.fleet.time(work, plans, self.log.followed(step), found)

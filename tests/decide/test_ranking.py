@@ -12,7 +12,7 @@ from simulated_finals import CONFIGS, NAMES, Machine, of_size
 from gemm_tuner.core.records import Role, Status, Timing
 from gemm_tuner.decide import estimates
 from gemm_tuner.decide.ranking import Judge, Ranking, judge_of
-from gemm_tuner.decide.sheet import call_noise, sheet_of
+from gemm_tuner.decide.sheet import call_noise, screening_noise, sheet_of
 from gemm_tuner.launch.plan import AA_TEST, VENDOR
 
 SIZE = problem(512, 512, 512)
@@ -169,6 +169,18 @@ def test_the_noise_of_calls_is_seen_by_the_kernel_that_runs_twice(noise: float) 
     timings = Machine(call=noise, rounds=200).finals([100.0, 120.0], 3, 1)
     assert call_noise(timings) == pytest.approx(noise, rel=0.25)
     assert call_noise([t for t in timings if t.name != AA_TEST]) is None
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.02])
+def test_the_noise_of_a_call_is_read_off_screening_too_while_clocks_drift(drift: float) -> None:
+    dice = np.random.default_rng(2)
+    series = [
+        50.0 * (1 + 0.05 * at) * (1 - drift * np.arange(5) / 5) * np.exp(0.02 * dice.standard_normal(5))
+        for at in range(40)
+    ]
+    timings = [Timing(SIZE, f"{at}", Status.OK, (99.0, *one[1:].tolist())) for at, one in enumerate(series)]
+    assert screening_noise(timings) == pytest.approx(0.02, rel=0.25)
+    assert screening_noise(timings[:3]) is None
 
 
 @pytest.mark.parametrize(

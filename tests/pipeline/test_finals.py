@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -471,6 +472,42 @@ def test_three_processes_start_at_once_and_two_more_when_one_has_told_the_noise(
     assert {timing.process: timing.role for timing in finals.timings[ONE]} == {
         number: Role.PUBLISH if number % 2 else Role.CHOOSE for number in range(5)
     }
+
+
+def screened(size: GemmProblem, us: float, noise: float, configs: int = 20) -> list[Timing]:
+    """The screening of a size, whose clocks drift."""
+    dice = random.Random(1)
+    return [
+        Timing(size, f"{at}", Status.OK, tuple(us * (1 + 0.1 * at) * (1 + noise * dice.gauss(0, 1)) for _ in range(5)))
+        for at in range(configs)
+    ]
+
+
+def test_all_processes_start_at_once_where_screening_has_told_the_noise(tmp_path: Path) -> None:
+    at_once = threading.Barrier(5)
+    gpu = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=0.002, overlaps=True)
+    gpu.before = lambda plan: at_once.wait(timeout=240) and None
+    match = Match(tmp_path, gpu)
+    match.session.store.add_timings([*screened(ONE, 20.0, 0.01), *screened(TWO, 900.0, 0.03)], SCREEN)
+    match.run()
+    rounds = {work.problem: {one.rounds for works in match.works() for one in works if one.problem == work.problem}
+              for work in match.works()[0]}  # fmt: skip
+    (of_one,), (of_two,) = rounds[ONE], rounds[TWO]
+    assert 15 <= of_one <= 45  # as the noise wants, for 0.25 %
+    assert of_two == match.finals.plan.rounds  # long calls, which look noisy at the power limit, have no more
+
+
+@pytest.mark.parametrize("why", ["few configurations", "a budget"])
+def test_the_noise_of_screening_does_not_count(why: str, tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=NOISE, overlaps=True))
+    if why == "a budget":
+        limit(match.session, Budget(10_000.0))
+    match.session.store.add_timings(
+        screened(ONE, 20.0, 0.001, configs=5 if why == "few configurations" else 20), SCREEN
+    )
+    match.run()
+    first = next(plan for plan in match.gpu.plans if plan.process == 0)
+    assert [work.rounds for work in first.work] == [match.finals.plan.rounds] * 2
 
 
 def test_processes_that_wait_for_the_first_do_not_start_when_the_run_is_to_end(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_the_full_search_times_everything_once_predicted_best_first(tmp_path: Pa
     assert batch.session.log.facts["search rounds"] == batch.session.log.facts["profiler starts"] == 3
 
 
-@pytest.mark.parametrize(("overlaps", "budget_s", "waiting"), [(True, 0.0, 3), (False, 0.0, 0), (True, 1e4, 0)])
+@pytest.mark.parametrize(("overlaps", "budget_s", "waiting"), [(True, 0.0, 5), (False, 0.0, 0), (True, 1e4, 0)])
 def test_the_first_processes_of_finals_start_while_a_round_is_timed(
     overlaps: bool, budget_s: float, waiting: int, tmp_path: Path
 ) -> None:
