@@ -203,6 +203,14 @@ def everything() -> Iterator[tuple[int, list[str], str]]:
             yield int(folder.name), env, (folder / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
 
 
+def unusable(folder: Path, *packages: str) -> Path:
+    """A folder for PYTHONPATH, where these packages end the process that imports them and say so."""
+    for name in packages:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text(f"raise SystemExit('{name} was imported')\n")
+    return folder
+
+
 def with_stand_in_gpu(
     folder: Path, cache: Path, *, templates: dict[str, dict[str, str]] | None = None, axes: dict[str, str] | None = None
 ) -> Machine:

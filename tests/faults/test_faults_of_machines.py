@@ -26,6 +26,7 @@ from fault_runs import (
     hangs_at,
     require_complete_states,
     rows_of,
+    unusable,
 )
 from test_faults_of_profilers import SAMPLE as BAD_PROFILERS
 from test_faults_of_profilers import require_told
@@ -220,12 +221,10 @@ def test_a_budget_below_the_floor_is_said_and_still_gives_right_rows(machine: Ma
 
 
 def test_a_finished_run_answers_without_looking_for_gpus_or_starting_anything(undisturbed: Undisturbed) -> None:
-    """torch cannot be imported any more, and the profiler notes its starts: only its version is asked for."""
+    """Neither torch nor Triton can be imported, and the profiler notes its starts: only its version is asked for."""
     machine = undisturbed.machine.another()
     before = written(machine)
-    broken = machine.folder / "broken"
-    (broken / "torch").mkdir(parents=True)
-    (broken / "torch" / "__init__.py").write_text("raise SystemExit('torch was imported')\n")
+    broken = unusable(machine.folder / "broken", "torch", "triton")
     notes, noting = machine.folder / "starts.txt", machine.folder / "noting"
     noting.mkdir()
     nsys = (machine.folder / "bin" / "nsys").read_text()

@@ -21,6 +21,7 @@ from fault_runs import (
     small_space,
     statuses_of,
     templates_into,
+    unusable,
 )
 
 from gemm_tuner.measure import device
@@ -93,10 +94,8 @@ def test_bad_kernels_cost_themselves(gpu_machine: Machine, capsys: pytest.Captur
     ((key, statuses),) = statuses_of(machine).items()
     table = run_record.read_table(machine.run_folder(), key).set_index("name")
     before = files_of(machine)
-    broken = machine.folder / "broken" / "torch"
-    broken.mkdir(parents=True)
-    (broken / "__init__.py").write_text("raise SystemExit('a finished run looked for GPUs')\n")
-    paths = [str(broken.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    broken = unusable(machine.folder / "broken", "torch", "triton")  # without which nothing is compiled or launched
+    paths = [str(broken), *filter(None, [os.environ.get("PYTHONPATH")])]
     again = machine.run(*FLAGS, PYTHONPATH=os.pathsep.join(paths))
     lines = [title(machine, done, again)]
     lines += [
