@@ -20,8 +20,8 @@ INTRODUCTION = """\
 Without a subcommand the flags tune. `-` and `_` mean the same in long flags, and every long flag takes two dashes.
 `-h` or `--help` shows the usual flags, `--help_all` all of them, `--version` the version, `--debug` the traceback of an
 error; `--json` makes a subcommand print one JSON document. Percentages are `2%`, `2 %` or `2`; `0.02` is
-refused. Flags that stand without their meanings have them in `--help_all`, those of
-subcommands, less what tuning has too, in `SUBCOMMAND --help`, as are examples and exit statuses.
+refused. Flags without a meaning here have it in `--help_all`, those of subcommands in
+`SUBCOMMAND --help`, as are examples and exit statuses.
 `python docs/make_cli.py` writes this page.
 """
 # Groups of tuning whose flags are named only; --help_all has their meanings.
