@@ -117,11 +117,14 @@ class LiveLauncher(Control, Launcher):
         command = self.profiler.command(argv, where)
         waiting = self.ahead.take() if self.ahead else None
         ended = watch(command, self.environment(), where, on_event, self, waiting)
-        export = self.profiler.export_command(where)
-        if export is not None and (where / "journal.jsonl").exists():
-            convert = supervise.export(export, self.environment(), where, self)
-            if convert.exit_status != 0 and ended.exit_status == 0:
-                raise profiler_failed(self.profiler, convert)
+        exports = self.profiler.export_commands(where) if (where / "journal.jsonl").exists() else []
+        converted = None
+        for export in exports:
+            converted = supervise.export(export, self.environment(), where, self)
+            if converted.exit_status == 0:
+                break
+        if converted is not None and converted.exit_status != 0 and ended.exit_status == 0:
+            raise profiler_failed(self.profiler, converted)
         return ended
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:

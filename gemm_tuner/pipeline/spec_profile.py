@@ -70,9 +70,9 @@ def run(spec: ProgramSpec, instance: Instance, lines: Lines, profiler: Profiler,
             return ended
         if fault := attempt.other_name(spec, instance, Reading(0.0), child.stdout):
             return Outcome(Status.WRONG, fault)
-        export = profiler.export_command(where)
-        if export is not None:
-            run_child(export, environ, spec.cwd, EXPORT_LIMIT_S)
+        for export in profiler.export_commands(where):
+            if run_child(export, environ, spec.cwd, EXPORT_LIMIT_S).exit_status == 0:
+                break
         try:
             return read(profiler, where, spec.metric.pattern, spec.select)
         except TraceError as error:

@@ -137,16 +137,17 @@ class Profiler(ABC):
         """``command`` for a program that does not mark a range to record."""
         return self.command(argv, out_dir)
 
-    def export_command(self, out_dir: Path) -> list[str] | None:
-        """A second command that converts the recording to text; None if the tool needs none."""
-        return None
+    def export_commands(self, out_dir: Path) -> list[list[str]]:
+        """Commands that convert the recording to what ``read`` reads, each of which is for those before it that fail;
+        none if the tool needs none."""
+        return []
 
     @abstractmethod
     def read(self, out_dir: Path) -> pd.DataFrame:
         """The kernels that ran, a table with TRACE_COLUMNS. Raises TraceError."""
 
     def environment(self) -> dict[str, str]:
-        """Additional environment variables for both commands."""
+        """Additional environment variables for all commands."""
         return dict(PLAIN_NUMBERS)
 
 

@@ -1,4 +1,4 @@
-"""NVIDIA Nsight Systems: records launches with little overhead; ``nsys stats`` converts the recording to CSV."""
+"""NVIDIA Nsight Systems: records launches with little overhead; ``nsys export`` or ``stats`` converts the recording."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gemm_tuner.profilers import nsys_tables
 from gemm_tuner.profilers.base import Dispatch, Profiler, to_frame, written
 from gemm_tuner.profilers.plain_tables import PlainTable, read_plain
 from gemm_tuner.profilers.tables import NANOSECONDS, Row, layout, read_rows, refuse_repeated
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPORT = "cuda_gpu_trace"
+TABLES_FILE = "kernels.db"
 OUTPUTS = (f"trace_{REPORT}.csv", "trace_gputrace.csv")  # the second name is that of versions until about 2022.4
 GRID, STREAM = "grdx", "strm"
 # As ``--timeunit nsec`` writes it.
@@ -57,14 +59,22 @@ class Nsys(Profiler):
         options = ["-t", "cuda", "-s", "none", "--cpuctxsw=none", *capture, "-f", "true"]
         return ["nsys", "profile", *options, "-o", str(out_dir / "trace"), *argv]
 
-    def export_command(self, out_dir: Path) -> list[str] | None:
-        """The force options are needed because nsys otherwise reuses a stale database and skips an existing CSV."""
-        report = ["-r", REPORT, "--format", "csv", "--timeunit", "nsec"]
-        force = ["--force-export=true", "--force-overwrite=true"]
-        stem = out_dir / "trace"
-        return ["nsys", "stats", "-q", *report, *force, "-o", str(stem), f"{stem}.nsys-rep"]
+    def export_commands(self, out_dir: Path) -> list[list[str]]:
+        """Of the tables with the kernels, by versions that can; else to CSV. The force options are needed because nsys
+        otherwise reuses a stale database and skips an existing CSV."""
+        stem, force = out_dir / "trace", "--force-overwrite=true"
+        recording = f"{stem}.nsys-rep"
+        tables = ["-t", "sqlite", "-q", "true", f"--tables={','.join(nsys_tables.TABLES)}"]
+        report = ["-r", REPORT, "--format", "csv", "--timeunit", "nsec", "--force-export=true"]
+        return [
+            ["nsys", "export", *tables, force, "-o", str(out_dir / TABLES_FILE), recording],
+            ["nsys", "stats", "-q", *report, force, "-o", str(stem), recording],
+        ]
 
     def read(self, out_dir: Path) -> pd.DataFrame:
+        """The kernels; of the CSV where there is one, which is written only if the export of tables failed."""
+        if not any((out_dir / name).is_file() for name in OUTPUTS) and (out_dir / TABLES_FILE).is_file():
+            return nsys_tables.read_tables(out_dir / TABLES_FILE)
         path = next((out_dir / name for name in OUTPUTS if (out_dir / name).is_file()), out_dir / OUTPUTS[0])
         why = f"nsys stats ends with status 0 even when it knows no report {REPORT} (before 2023)"
         return read_file(written(path, why))

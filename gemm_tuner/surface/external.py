@@ -258,13 +258,15 @@ class _Run:
         command = under.command(argv, where) if under else argv
         ended = run_watched(command, environment, where / "child.log", heartbeat=beat, stall_limit_s=limit_s)
         events = list(read_events(journal))
-        export = under.export_command(where) if under else None
-        if export is not None and any(isinstance(event, Turns) for event in events):
-            done = run_watched(
-                export, environment, where / "export.log", heartbeat=lambda: None, stall_limit_s=REPORT_LIMIT_S
-            )
-            if done.exit_status != 0:
-                raise EnvironmentFault(f"{self.profiler.name} failed: {done.log_tail()}", where=str(where))
+        timed = any(isinstance(event, Turns) for event in events)
+        done = None
+        for export in under.export_commands(where) if under and timed else []:
+            log = where / "export.log"
+            done = run_watched(export, environment, log, heartbeat=lambda: None, stall_limit_s=REPORT_LIMIT_S)
+            if done.exit_status == 0:
+                break
+        if done is not None and done.exit_status != 0:
+            raise EnvironmentFault(f"{self.profiler.name} failed: {done.log_tail()}", where=str(where))
         return events, ended
 
     def tuned(self, name: str, kernel: Any, seconds: float, stages: Mapping[str, float]) -> Tuned:

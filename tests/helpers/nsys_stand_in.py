@@ -1,4 +1,5 @@
-"""Takes nsys's place on PATH: ``profile`` runs the command, ``stats`` writes what it launched as nsys's CSV.
+"""Takes nsys's place on PATH: ``profile`` runs the command, ``stats`` writes what it launched as nsys's CSV, and with
+NSYS_TABLES ``export`` as nsys's tables.
 
 NSYS_FAULT says what goes wrong: 'exit 1', 'no report', 'stats fails', 'no file', 'empty file', 'no kernels',
 'cut short', 'shifted', 'other kernels', 'too much' for a long trace, 'stats never ends'; and, where the launcher died:
@@ -45,6 +46,27 @@ def profile(arguments: list[str], fault: str) -> int:
     return status if status >= 0 else 128 - status
 
 
+def export(arguments: list[str], fault: str) -> int:
+    """Without NSYS_TABLES as of a version that cannot export single tables."""
+    if "NSYS_TABLES" not in os.environ:
+        print("unrecognised option '--tables'", file=sys.stderr)
+        return 1
+    import sqlite3
+
+    path = Path(arguments[arguments.index("-o") + 1])
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
+        database.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, demangledName INTEGER)")
+        for index, line in enumerate((path.parent / "kernels.txt").read_text().splitlines()):
+            duration, name = line.split(" ", 1)
+            start = 1_000_000 + 100_000 * index
+            database.execute("INSERT INTO StringIds VALUES (?, ?)", (index, name))
+            database.execute(
+                "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?)", (start, start + int(duration), index)
+            )
+    return 0
+
+
 def stats(arguments: list[str], fault: str) -> int:
     stem = Path(arguments[arguments.index("-o") + 1])
     died = '"finished"' not in (stem.parent / "journal.jsonl").read_text()
@@ -75,7 +97,7 @@ def stats(arguments: list[str], fault: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    job = {"profile": profile, "stats": stats}[arguments[0]]
+    job = {"profile": profile, "export": export, "stats": stats}[arguments[0]]
     return job(arguments[1:], os.environ.get("NSYS_FAULT", ""))
 
 

@@ -83,8 +83,11 @@ def statuses(run: StageRun, size: GemmProblem = ONE) -> dict[str, str]:
     return {name: timing.status.value for (one, name), timing in run.timings.items() if one == size}
 
 
-def test_all_well(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tables", [False, True])
+def test_all_well(run: Run, tables: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_COMPILES", "2")
+    if tables:
+        monkeypatch.setenv("NSYS_TABLES", "")
     done = run((ONE, ["good_1", "split_2", "slow_3"]), (TWO, ["good_1"]), vendor=True, stage=FINALS)
     samples = {(size.m, name): timing.samples_us for (size, name), timing in done.timings.items()}
     assert samples == {
@@ -98,6 +101,7 @@ def test_all_well(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert statuses(done) == {"good_1": "ok", "split_2": "ok", "slow_3": "early_stopped", VENDOR: "ok"}
     assert (done.starts, done.compiled) == (1, 2)
     assert done.seconds > 0
+    assert bool(list(tmp_path.glob("00-screen/*/*.csv"))) != tables
 
 
 def test_events_are_heard_as_they_happen(nsys: None, tmp_path: Path) -> None:

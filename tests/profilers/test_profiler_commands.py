@@ -67,7 +67,21 @@ def test_nsys_command() -> None:
         "results/run1/trace 7/trace",
         *ARGV,
     ]
-    assert Nsys().export_command(OUT) == [
+    tables, report = Nsys().export_commands(OUT)
+    assert tables == [
+        "nsys",
+        "export",
+        "-t",
+        "sqlite",
+        "-q",
+        "true",
+        "--tables=CUPTI_ACTIVITY_KIND_KERNEL,StringIds",
+        "--force-overwrite=true",
+        "-o",
+        "results/run1/trace 7/kernels.db",
+        "results/run1/trace 7/trace.nsys-rep",
+    ]
+    assert report == [
         "nsys",
         "stats",
         "-q",
@@ -159,7 +173,7 @@ def test_every_profiler_of_the_registry(profiler: base.Profiler) -> None:
     assert profiler.uses_scopes == (profiler.name == "proton")
     assert profiler.uses_capture_range == (profiler.name == "nsys")
     assert profiler.environment() == {"LC_ALL": "C.UTF-8"}
-    assert (profiler.export_command(OUT) is not None) == (profiler.name == "nsys")
+    assert bool(profiler.export_commands(OUT)) == (profiler.name == "nsys")
     assert profiler.install_hint
     before = list(ARGV)
     profiler.command(ARGV, OUT)

@@ -196,8 +196,8 @@ class Empty(Clock):
 
     name = "empty"
 
-    def export_command(self, out_dir: Path) -> list[str]:
-        return [sys.executable, "-c", "import sys; sys.exit('no kernels recorded')"]
+    def export_commands(self, out_dir: Path) -> list[list[str]]:
+        return [[sys.executable, "-c", "import sys; sys.exit('no kernels recorded')"]]
 
 
 def test_finals_go_on_under_the_next_profiler_where_one_does_not_work(
