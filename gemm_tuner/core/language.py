@@ -130,7 +130,8 @@ class Language(Protocol):
         launcher may be timing on. The returned counts grow with each launch of a new kernel."""
 
     def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[[], None]]:
-        """Launch functions of the measurement's own kernels, by symbol (``core.markers``).
+        """Launch functions of the measurement's own kernels, by symbol (``core.markers``), and LONG_FLUSH, which may be
+        missing.
 
         flush_bytes: how much memory the flush kernel reads to evict everything else from the caches.
         """

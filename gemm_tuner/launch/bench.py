@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.language import Language
-from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, LONG_FLUSH, LONG_FLUSH_SWEEPS
 from gemm_tuner.core.workload import Launch, launch_all
 from gemm_tuner.launch.candidates import Candidate, VendorCandidate
 from gemm_tuner.launch.clock import HostClock
@@ -94,8 +94,7 @@ class Bench:
         if not self.processor.idles:
             return
         timed = min(TIMED_FLUSHES, SPIN_UP_FLUSHES)
-        for _ in range(SPIN_UP_FLUSHES - timed):
-            self.flush()
+        self._spin(SPIN_UP_FLUSHES - timed)
         self.processor.wait()
         for _ in range(timed):
             self.flush()
@@ -103,13 +102,21 @@ class Bench:
         self.processor.wait()
         self._slack_us = (time.perf_counter() - launched) / timed * 1e6
 
+    def _spin(self, flushes: int) -> None:
+        """Keeps the GPU busy for as long as so many flushes take, by few launches, since a profiler records each."""
+        at_once = LONG_FLUSH_SWEEPS if LONG_FLUSH in self._support else 1
+        for _ in range(flushes // at_once):
+            self._start_support(LONG_FLUSH if at_once > 1 else FLUSH_SYMBOL)
+            self._flushed += 1
+
     def rest(self) -> None:
         """Pauses after work that may have reached the power limit, until the clocks have recovered; then spins up. What
         the host has done since then, such as loading the next kernels, counts as pause."""
         self.processor.wait()
         if self._rested_at:
             time.sleep(max(0.0, self._rested_at - time.perf_counter()))
-            self.spin_up()
+            self._spin(SPIN_UP_FLUSHES)
+            self.processor.wait()
 
     def note_load(self, seconds: float, calls: int) -> None:
         """Records how long the calls of a size's finals took, which have just ended, for the next ``rest``."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from samples import problem
 
-from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, LONG_FLUSH, LONG_FLUSH_SWEEPS
 from gemm_tuner.launch import bench as bench_module
 from gemm_tuner.launch import main as main_module
 from gemm_tuner.launch import timing as timing_module
@@ -84,6 +84,7 @@ class Launcher:
         how = Method(warmup_calls=1, timed_calls=3, **method)
         plan = Plan(SCREEN, (), (), how, device="cpu", deadline=deadline, process=process)
         kernels = {symbol: partial(support, symbol) for symbol in SYMBOLS}
+        kernels[LONG_FLUSH] = partial(support, FLUSH_SYMBOL)
         language: Any = SimpleNamespace(support_calls=lambda flush_bytes, device: kernels)
         self.bench = Bench(plan, Journal(self._journal), self.stop, language, IdlingCpu())
 
@@ -190,7 +191,7 @@ def test_the_journal_explains_every_row_of_the_trace_flushes_included(
     stage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a spin-up before the profiler records, one after, and those of the rests between two sizes."""
-    monkeypatch.setattr(bench_module, "SPIN_UP_FLUSHES", 7)
+    monkeypatch.setattr(bench_module, "SPIN_UP_FLUSHES", 3 * LONG_FLUSH_SWEEPS)
     monkeypatch.setattr(bench_module, "REST_S", 0)
     monkeypatch.setattr(bench_module, "TIRING_CALL_US", -1)
     launched = list[str]()
@@ -204,7 +205,8 @@ def test_the_journal_explains_every_row_of_the_trace_flushes_included(
         stage(launcher.bench, index, work(*NAMES), [script])
     calls = calls_of(launcher.journal())
     assert [name for call in calls for name in call.rows] == launched
-    assert launched.count(FLUSH_SYMBOL) == 7 + sum(not call.warm for call in calls) + 7 * (stage is finals)
+    spun = 3 * LONG_FLUSH_SWEEPS + 3 * (stage is finals)  # the first are timed one by one
+    assert launched.count(FLUSH_SYMBOL) == spun + sum(not call.warm for call in calls)
     assert {call.round for call in calls if not call.warm} == ({1, 2, 3} if stage is finals else {None})
 
 

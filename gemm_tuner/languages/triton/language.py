@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.language import Artifact, Compiles, CompileTask
+from gemm_tuner.core.markers import FLUSH_SYMBOL, LONG_FLUSH, LONG_FLUSH_SWEEPS
 from gemm_tuner.core.records import CompileResult, Target
 from gemm_tuner.core.workload import launch_all
 from gemm_tuner.languages.triton import artifact, entry_group
@@ -90,7 +91,11 @@ class Triton:
         blocks = max(1, flush_bytes // (4 * FLUSH_BLOCK_SIZE))
         buffer = torch.zeros(blocks * FLUSH_BLOCK_SIZE, dtype=torch.int32, device=device)
         sink = torch.zeros(1, dtype=torch.int32, device=device)
-        return {launch[0]: partial(launch_all, [launch]) for launch in support_launches(buffer, sink, blocks)}
+        launches = {launch[0]: launch for launch in support_launches(buffer, sink, blocks)}
+        # The kernel reads the block of the first index, once for each of the second.
+        symbol, kernel, grid, *arguments = launches[FLUSH_SYMBOL]
+        launches[LONG_FLUSH] = (symbol, kernel, (*grid, LONG_FLUSH_SWEEPS), *arguments)
+        return {key: partial(launch_all, [launch]) for key, launch in launches.items()}
 
 
 class ListenedCompiles:
