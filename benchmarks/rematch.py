@@ -31,6 +31,7 @@ from gemm_tuner.decide.sheet import finalists_of, sheet_of
 from gemm_tuner.launch.plan import FINALS
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.open_run import opened
+from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import results
@@ -73,7 +74,8 @@ def rematch(arguments: argparse.Namespace, configs: list[dict[Problem, Config]])
             with suppress(KeyError):
                 state.add(other[problem], prepare.predicted_us(problem, other[problem], environment.device))
         states.append(state)
-    with opened(settings, environment, shown.log, shown.out, resumes=False) as (launchers, session):
+    log = RunLog(shown.log, shown.out, settings.started)
+    with opened(settings, environment, log, resumes=False) as (launchers, session):
         Tuning(session, states, launchers).run_given()
         cells = {state.problem: sheet_of(session.store.timings(state.problem, FINALS)).all for state in states}
         judge = judge_of((sheet_of(session.store.timings(state.problem, FINALS)), state.kept) for state in states)

@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if words and words[0] in commands.SUBCOMMANDS:
             return commands.run(words[0], words[1:], consoles())
-        return run(options.build_parser().parse(words), consoles())
+        return run(options.build_parser().parse(words), consoles(), began=program.began() if argv is None else None)
     except UserError as error:
         fault = error
     except KeyboardInterrupt as interruption:
@@ -92,14 +92,16 @@ def run(
     shown: Consoles,
     entries: tuple[SizeEntry, ...] = (),
     older: Mapping[Problem, Config] | None = None,
+    *,
+    began: float | None = None,
 ) -> int:
     """Runs the requested task. entries: the sizes, if they are not given by flags. older: configurations that new ones
-    must beat, in addition to those of --update."""
+    must beat, in addition to those of --update. began: time.monotonic() when the command began, if not just now."""
     for name, why in options.REPLACED.items():
         if getattr(arguments, name):
             print_line(shown.log, f"--{name}: {why}")
     settings = settings_from(arguments, entries or read_sizes(arguments, shown.log))
-    settings = replace(settings, older={**(older or {}), **settings.older})
+    settings = replace(settings, older={**(older or {}), **settings.older}, began=began or settings.began)
     if shown.log.is_terminal:  # imports and the query of GPUs take a second or two
         count = f"{len(settings.entries)} sizes" if len(settings.entries) > 1 else settings.entries[0].problem.key
         print_line(shown.log, f"{program.name()}: {count}, starting")

@@ -13,6 +13,7 @@ from gemm_tuner.core.records import Status
 from gemm_tuner.pipeline import prepare, serving_space, show
 from gemm_tuner.pipeline.open_run import opened
 from gemm_tuner.pipeline.run import announce, say_idle
+from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.size_state import SizeState
@@ -39,7 +40,8 @@ def run(settings: Settings, console: Console, out: Console) -> int:
     empty = [size.left for size in sizes if isinstance(size.left, UserError)]
     if not states:
         raise empty[0]
-    with opened(settings, environment, console, out, timed=False, resumes=False) as (_, session):
+    log = RunLog(console, out, settings.started)
+    with opened(settings, environment, log, timed=False, resumes=False) as (_, session):
         announce(session, states, total, "kernels are compiled for it, and none is run")
         for fault in empty:
             print_line(console, fault.one_line())

@@ -267,12 +267,12 @@ class Finals:
     def _judge(self) -> None:
         """Ranks the finalists of all sizes, with noise estimated from all sizes together."""
         self.sheets = {problem: sheet_of(timings) for problem, timings in self.timings.items()}
-        kept = {problem: self.states[problem].kept for problem in self.sheets}
-        self.judge = judge_of((sheet, kept[problem]) for problem, sheet in self.sheets.items())
+        self.judge = judge_of((sheet, self.states[problem].kept) for problem, sheet in self.sheets.items())
         for problem, sheet in self.sheets.items():
             own = self.states[problem].own  # a server's own kernel cannot win a size
             self.rankings[problem] = self.judge.rank_finalists(sheet, own, self.plan.most_choosing)
             self.published[problem] = self.judge.published(sheet)
+        self.log.passed("rank the finalists")
 
     def note_noise(self) -> None:
         """Records the noise floor: median and maximum over sizes of the A/A test differences."""

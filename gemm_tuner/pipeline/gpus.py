@@ -86,7 +86,7 @@ class Gpus:
         with gpu_lock.held(locks, self.wait_s, say, stop=stop):
             if waits:
                 self.limits.budget.waited_s += time.monotonic() - begun
-                self.log.add_seconds(WAITING, time.monotonic() - begun)
+                self.log.add_stage(WAITING, begun)
             if not self._users_named:
                 self._users_named = True
                 found = other_users(self.device.target.backend, self.names)

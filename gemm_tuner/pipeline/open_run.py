@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from rich.console import Console
-
 from gemm_tuner import profilers
 from gemm_tuner.executors.cluster.cluster_executor import Stations
 from gemm_tuner.executors.local import Profilers
@@ -27,15 +25,13 @@ from gemm_tuner.source import codegen
 from gemm_tuner.store import older_configs
 from gemm_tuner.store.results_file import read_earlier, require_same_device
 from gemm_tuner.system import bug_report, interruption
-from gemm_tuner.system.terminal_table import print_line
 
 
 @contextmanager
 def opened(
     settings: Settings,
     environment: Environment,
-    console: Console,
-    out: Console,
+    log: RunLog,
     *,
     timed: bool = True,
     resumes: bool = True,
@@ -56,31 +52,33 @@ def opened(
     named = named_of(used.finals) if used else environment.source
     if used and used.screening is not used.finals:
         named += f", screening: {named_of(used.screening) if used.screening else IN_PROCESS}"
+    log.passed("find the profiler")
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
         folder, store = run_start.begin(
             settings, environment, named, stack, resumes=resumes,
-            say=lambda text: print_line(console, text),
+            say=log.say,
         )  # fmt: skip
         stack.enter_context(bug_report.belongs_to(folder.root))
         for look in (prepare.note, prepare.absent_note):
             if warning := look(settings, environment.device.target.arch):
-                print_line(console, warning)
+                log.say(warning)
         if settings.updates_in_place:
             settings = replace(settings, older=older_configs.kept(store), older_served=older_configs.kept_served(store))
         began_s = store.fact("began_s", time.time())
         stack.enter_context(kernel_cache.in_use(folder.cache, settings.language, began_s, settings.cache_limit_bytes))
-        log, costs = RunLog(console, out, settings.started), Costs(folder.cache / COSTS_FILE)
-        said = profiler_used(used.finals if used else None, environment)
+        said, costs = profiler_used(used.finals if used else None, environment), Costs(folder.cache / COSTS_FILE)
         session = session_of(settings, environment, folder, store, asked, log, said, costs, used, stations)
         launchers: Sequence[Launcher] = ()
         if not run_start.is_finished(store):
             if used is not None:
                 watch_and_record(session, used)
             launchers = session.executor.launchers()
+        stack.callback(log.passed, "end the launchers")
         for launcher in launchers:
             stack.callback(launcher.close)
         if session.gpus.sensor is not None:
             stack.callback(session.gpus.sensor.close)
+        log.passed("open the run")
         yield launchers, session
 
 

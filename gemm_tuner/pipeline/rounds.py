@@ -71,6 +71,7 @@ class Rounds:
         """
         self.limits.interruption.check()
         self.fleet.prepare()
+        self.log.passed("start launchers")
         with self.log.stage("search"):
             proposed = self.search.propose([view_of(one) for one in self.states], self.gpus.device)
         if not proposed or not self.limits.pace.has_time_to_screen(len(self.states)):
@@ -94,6 +95,7 @@ class Rounds:
         self.compiling.compile_sizes(asked, "compile", until)
         asked = remaining(asked)
         self.compiling.prefetch(interleaved(self._likely_after(asked)))
+        self.log.passed("choose what to compile ahead")
         return [(state, [name for name in names if state.is_compiled(name)]) for state, names in asked]
 
     def screen(self, compiled: Named) -> Screened:
@@ -120,8 +122,10 @@ class Rounds:
             screened.timings.update(timings)
 
         if total:
+            self.log.passed("plan the screening")
             if self.fleet.overlaps and not self.limits.budget.bounded:  # else they run one after another
                 self.fleet.prepare_finals(PROCESSES)
+                self.log.passed("start launchers")
             with self.gpus.held(), self.log.step("screen", total, f"screen, round {self.number}") as step:
                 plans = self.planner.screen(self.jobs, self.limits.budget.unix_time(self._until))
                 runs = self.fleet.time(work, plans, self.log.followed(step), found)
@@ -154,6 +158,7 @@ class Rounds:
             for state, names in remaining(screened.compiled):
                 for name in names if state.problem not in moved else ():  # sizes that moved are proposed again
                     state.record(name, Status.MISSING_IN_TRACE, "the launcher ended without it")
+        self.log.passed("learn from the screening")
 
     @property
     def _until(self) -> float:

@@ -26,7 +26,8 @@ from gemm_tuner.pipeline import (
 from gemm_tuner.pipeline.cluster_work import OnCluster
 from gemm_tuner.pipeline.open_run import opened
 from gemm_tuner.pipeline.prepare import Environment
-from gemm_tuner.pipeline.run_end import finish, say_finished, write_records
+from gemm_tuner.pipeline.run_end import accounted, finish, say_finished, write_records
+from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.pipeline.tune import Tuning
@@ -40,6 +41,12 @@ def tune(settings: Settings, console: Console, out: Console, cluster: OnCluster 
     Continues an unfinished run of the same sizes, unless ``settings.fresh``. Raises EnvironmentFault if predicted
     configurations would have to replace those of --update.
     """
+    with accounted(settings, console, out) as log:
+        return tune_by(settings, log, cluster)
+
+
+def tune_by(settings: Settings, log: RunLog, cluster: OnCluster | None) -> int:
+    """``tune`` with the log of the run."""
     known = cluster.machine if cluster else finished_machine.recall(settings)
     start_early(settings, will_compile=cluster is None and known is None)
     environment = prepare.find_environment(settings, known)
@@ -49,13 +56,14 @@ def tune(settings: Settings, console: Console, out: Console, cluster: OnCluster 
         flag = "--update" if settings.update_file else "--current"
         raise EnvironmentFault(f"{flag} needs a GPU to time on", hint=f"without {flag} the times are predicted")
     settings = prepare.on_device(settings, environment.device)
-    say_idle(settings, environment, console)
+    log.passed("look for GPUs")
+    say_idle(settings, environment, log.console)
     prepare.require_a_type([entry.problem for entry in settings.entries], environment.device)
     servers = serving.asked_for(settings, environment.device)
     if environment.recording is not None:
         recorded.require_all(settings, environment.device, environment.recording, servers)
     stations = cluster.stations if cluster else None
-    with opened(settings, environment, console, out, stations=stations) as (launchers, session):
+    with opened(settings, environment, log, stations=stations) as (launchers, session):
         if cluster:
             cluster.on_folder(session.folder.root)
         if run_start.is_finished(session.store):
@@ -65,10 +73,11 @@ def tune(settings: Settings, console: Console, out: Console, cluster: OnCluster 
         empty = {size.problem: size.left for size in sizes if isinstance(size.left, UserError)}
         if not states:
             raise next(iter(empty.values()))
+        log.passed("apply the rules")
         announce(session, states, total)
         too_short = session.limits.pace.lengthened(len(states))
         if too_short:
-            session.log.say(too_short)
+            log.say(too_short)
         for problem, fault in empty.items():
             session.outcomes.record(problem, None, fault.one_line())
         try:
@@ -129,10 +138,17 @@ def given(settings: Settings, environment: Environment) -> list[SizeState]:
 
 def benchmark(settings: Settings, console: Console, out: Console) -> int:
     """Times the configurations of a results file and the vendor library, without tuning."""
+    with accounted(settings, console, out) as log:
+        return benchmark_by(settings, log)
+
+
+def benchmark_by(settings: Settings, log: RunLog) -> int:
+    """``benchmark`` with the log of the run."""
     environment = prepare.find_environment(settings)
     if environment.source == "predicted":
         raise EnvironmentFault("--benchmark needs a GPU to time on", hint="--compare_wo_tuning checks without one")
-    say_idle(settings, environment, console, "--benchmark")
+    log.passed("look for GPUs")
+    say_idle(settings, environment, log.console, "--benchmark")
     states, servers = (
         given(settings, environment),
         serving.given(settings.entries, environment.device, settings.kernels),
@@ -140,7 +156,7 @@ def benchmark(settings: Settings, console: Console, out: Console) -> int:
     if environment.recording is not None:
         recorded.require_given(states, environment.recording, timed=True)
     serving.add_given(servers, states, settings.entries)
-    with opened(settings, environment, console, out, resumes=False) as (launchers, session):
+    with opened(settings, environment, log, resumes=False) as (launchers, session):
         try:
             Tuning(session, states, launchers, given=servers).run_given()
         finally:
@@ -156,7 +172,8 @@ def compare_without_tuning(settings: Settings, console: Console, out: Console) -
     states = given(settings, environment)
     if environment.recording is not None:
         recorded.require_given(states, environment.recording, timed=False)
-    with opened(settings, environment, console, out, timed=False, resumes=False) as (launchers, session):
+    log = RunLog(console, out, settings.started)
+    with opened(settings, environment, log, timed=False, resumes=False) as (launchers, session):
         return check_given(session, states, launchers)
 
 

@@ -7,14 +7,19 @@ import resource
 import shlex
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
 
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.served import served_rows
 from gemm_tuner.pipeline import finished_machine, run_start, run_summary, show
 from gemm_tuner.pipeline.run_identity import configs_sha
+from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import older_configs, run_record
 from gemm_tuner.store.run_record import Final, FunnelStep, RunRecord, SizeRecord
@@ -24,8 +29,23 @@ from gemm_tuner.system.terminal_table import print_line
 COMPILED_LATE = "kernels were compiled in the profiled process although all were compiled before"
 
 
+@contextmanager
+def accounted(settings: Settings, console: Console, out: Console) -> Iterator[RunLog]:
+    """The log of a run that takes place in the block. At its end it says where the time of the command went, if that
+    is wanted and stages have run."""
+    log = RunLog(console, out, settings.started, began=settings.began)
+    log.passed("start")
+    yield log
+    log.passed("close the run")
+    if log.stage_seconds and (settings.time_breakdown or settings.verbose):
+        run_summary.stage_table(out, log.stage_seconds, log.outside_seconds, log.accounted_s)
+        if starts := log.notes.get("starts"):
+            run_summary.start_table(out, starts)
+
+
 def write_records(session: Session, states: Iterable[SizeState]) -> None:
     """Writes the tables of all sizes and run.json."""
+    session.log.passed("write the results")
     with session.log.stage("write tables"):
         for state in states:
             state.write(session.folder.tables)
@@ -35,10 +55,6 @@ def write_records(session: Session, states: Iterable[SizeState]) -> None:
 def finish(session: Session) -> int:
     """Prints the results and removes temporary files; returns the exit status."""
     show.results_table(session.log.out, session.settings, session.environment, session.outcomes)
-    if session.settings.time_breakdown or session.settings.verbose:
-        run_summary.stage_table(session.log.out, session.log.stage_seconds)
-        if starts := session.log.notes.get("starts"):
-            run_summary.start_table(session.log.out, starts)
     console = session.log.console
     for problem, why in session.outcomes.file.kept_instead().items():
         print_line(console, f"{problem.key}: its earlier row stays in the results file: {why}")
@@ -60,6 +76,7 @@ def finish(session: Session) -> int:
     session.store.set_fact("exit status", status)
     session.store.set_fact("state", run_start.FINISHED)
     finished_machine.keep(session.folder.root, session.environment.machine)
+    session.log.passed("print the results")
     session.folder.tidy(keep=session.settings.keep)
     return status
 

@@ -24,6 +24,8 @@ class RunLog:
 
     started:       time.monotonic() at the start.
     stage_seconds: wall time by stage. facts: counts by name. notes: other entries for run.json.
+    began:         time.monotonic() from which on every moment belongs to a stage or to a part outside of them.
+    outside_seconds: wall time of these parts.
     """
 
     console: Console
@@ -32,15 +34,48 @@ class RunLog:
     stage_seconds: dict[str, float] = field(default_factory=dict)
     facts: dict[str, int] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+    outside_seconds: dict[str, float] = field(default_factory=dict)
+    _until: float = field(init=False)  # all before belongs to a stage or part
+    _in_stages: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._until = self.began
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Adds the wall time of the block to a stage."""
         begun = time.monotonic()
+        self._in_stages += 1
         try:
             yield
         finally:
-            self.add_seconds(name, time.monotonic() - begun)
+            self._in_stages -= 1
+            self.add_stage(name, begun)
+
+    def add_stage(self, name: str, begun: float) -> None:
+        """Adds the wall time since ``begun``, of time.monotonic(), to a stage. What passed between the last stage or
+        part and that is a part of its own."""
+        self.passed(f"before {name}", begun)
+        now = time.monotonic()
+        _add(self.stage_seconds, name, now - begun)
+        if not self._in_stages:
+            self._until = now
+
+    def passed(self, part: str, until: float | None = None) -> None:
+        """Adds the wall time since the last stage or part to a part outside the stages; inside one it does nothing.
+
+        until: of time.monotonic(); now, if not given.
+        """
+        if not self._in_stages:
+            now = time.monotonic() if until is None else until
+            _add(self.outside_seconds, part, now - self._until)
+            self._until = now
+
+    @property
+    def accounted_s(self) -> float:
+        """The time from ``began`` to the end of the last stage or part."""
+        return self._until - self.began
 
     @contextmanager
     def step(self, stage: str, total: int, title: str = "") -> Iterator[Step]:
@@ -58,9 +93,6 @@ class RunLog:
 
         return at_each_end(step.advance, again)
 
-    def add_seconds(self, stage: str, seconds: float) -> None:
-        self.stage_seconds[stage] = self.stage_seconds.get(stage, 0.0) + seconds
-
     def count(self, fact: str, number: int) -> None:
         self.facts[fact] = self.facts.get(fact, 0) + number
 
@@ -76,3 +108,7 @@ class RunLog:
     def say(self, text: str) -> None:
         """Prints one line of progress."""
         print_line(self.console, text)
+
+
+def _add(to: dict[str, float], name: str, seconds: float) -> None:
+    to[name] = to.get(name, 0.0) + seconds

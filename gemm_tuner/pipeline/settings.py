@@ -28,6 +28,7 @@ class Settings:
     serve:       servers for which each size also gets a configuration.
     kernels:     servers' own kernels (--kernel_from), by server.
     budget_s:    wall time of the run from ``started`` (time.monotonic()) on; 0 for no limit.
+    began:       time.monotonic() when the command began, whose time the run accounts for.
     older:       configurations of update_file, which new ones must beat by min_improvement_pct.
     older_served: those that the file has for servers.
     gpu_wait_s:  time to wait for a GPU that another process measures on; None for no limit.
@@ -70,6 +71,7 @@ class Settings:
     search: str = "guided"
     budget_s: float = 0.0
     started: float = field(default_factory=time.monotonic, compare=False)
+    began: float = field(default_factory=time.monotonic, compare=False)
     launch_limit_s: float = 60.0
     update_file: Path | None = None
     gpu_wait_s: float | None = None

@@ -72,9 +72,12 @@ class Tuning:
                 finalists = [
                     (state, [*names, *more.get(state.problem, ())]) for state, names in self.picker.best(states)
                 ]
+                self.session.log.passed("pick the finalists")
                 self.decide(self.picker.compiled(finalists, compiling), checks)
             if settings.compare == "all":
                 checks.check_others(self.fleet, self.states)
+            self.session.log.passed("settle the sizes")
+        self.session.log.passed("end the compile workers")
         self.session.outcomes.write()
         for state in self.states:
             state.copy_failures()
@@ -88,7 +91,9 @@ class Tuning:
             self.finals.plan = self.picker.plan
             checks.prefetch(finalists)
             self.fleet.prepare_check()
+            self.session.log.passed("start launchers")
             self.finals.run(finalists)
+            self.session.log.passed("end the finals")
             order, again = self.after_finals(finalists, repeats)
             self.check_served(order, checks)
             again += self.check_and_settle(order, checks, repeats)
@@ -155,6 +160,7 @@ class Tuning:
             if ended is not None:
                 self.settlement.settle_again(state, *ended)
         left = [state for state in self.states if settled[state.problem] is None]
+        self.session.log.passed("read the store")
         self.fleet.home.update(run_start.homes(store, [state.problem for state in left], self.session.gpus.labels))
         return left
 

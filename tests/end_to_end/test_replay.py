@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -109,6 +110,28 @@ def test_a_recording_of_several_processes_is_played_back_as_such(
         assert size.time_us == pytest.approx(row["median_us"], abs=6e-4)
         assert size.vendor_ratio == pytest.approx(row["vendor_ratio"], abs=6e-4)
         assert size.ours is not None and size.ours.interval_us is not None
+
+
+def test_the_time_breakdown_accounts_for_the_whole_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    began = time.monotonic()
+    assert replay(RECORDING / "raw", tmp_path, "--no_compile_stage", "--time_breakdown") == 0
+    took_s, printed = time.monotonic() - began, capfd.readouterr()
+    _, _, table = printed.out.partition("Time per stage")
+    lines = (line.rpartition(" ") for line in table.strip().splitlines()[1:])
+    found = {name.strip(): float(seconds) for name, _, seconds in lines}
+    parts = {name: seconds for name, seconds in found.items() if name.startswith("- ")}
+    rounding_s = 0.05 * len(found) + 1e-6
+    stages = found.keys() - parts.keys() - {"in all", "outside the stages"}
+    assert stages >= {"write scripts", "search", "screen", "finals", "check", "write tables"}
+    assert sum(found[name] for name in (*stages, "outside the stages")) == pytest.approx(
+        found["in all"], abs=rounding_s
+    )
+    assert sum(parts.values()) <= found["outside the stages"] + rounding_s
+    until_summary_s = float(re.findall(r" in ([\d.]+) s \(", printed.err)[-1])
+    assert until_summary_s - rounding_s <= found["in all"] <= took_s + rounding_s
 
 
 def test_a_config_absent_from_the_trace_has_no_number(
