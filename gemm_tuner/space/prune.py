@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,8 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.core.workload import FIRST_KIND
 from gemm_tuner.space.rule import Kind, Rule
+
+Rows = slice | npt.NDArray[np.intp]
 
 RULE_FILES = ("validity.py", "heuristics.py", "families.py")
 
@@ -86,16 +89,15 @@ def columns_of(configs: pd.DataFrame) -> Any:
 
 
 class SomeRows:
-    """A subset of the rows of ``columns_of``; a column is copied when it is first used. ``largest`` and ``families``
+    """A subset of the rows of ``columns_of``; a column is taken when it is first used. ``largest`` and ``families``
     remain those of the whole space."""
 
-    def __init__(self, columns: Any, rows: npt.NDArray[np.intp]) -> None:
+    def __init__(self, columns: Any, rows: Rows) -> None:
         self.families, self.largest = columns.families, columns.largest
         self._columns, self._rows = columns, rows
 
     def __getattr__(self, name: str) -> Any:
-        whole = getattr(self._columns, name)
-        column = whole.take(self._rows)
+        column = getattr(self._columns, name)[self._rows]
         setattr(self, name, column)
         return column
 
@@ -103,32 +105,56 @@ class SomeRows:
 def apply(columns: Any, problem: Problem, device: Device, rules: tuple[Rule, ...]) -> Pruned:
     """Applies all rules in order, and records for each configuration the first rule that rejects it.
 
+    The rows of each family are taken apart from the others, so that a rule looks at none of a family that is not its.
+    """
+    used = [(1 + at, rule) for at, rule in enumerate(rules) if rule.backend in ("", device.target.backend)]
+    rejected_by = np.zeros(len(columns.family), dtype=np.int32)  # 0: by none, else 1 + index of the rule
+    for family, rows in rows_by_family(columns.family):
+        of_family = [(number, rule) for number, rule in used if not rule.families or family in rule.families]
+        rejected_by[rows] = first_rejecting(SomeRows(columns, rows), problem, device, of_family)
+    names = np.array(["", *(rule.name for rule in rules)], dtype=object)
+    cuts = np.bincount(rejected_by, minlength=len(names))
+    funnel, left = [], len(rejected_by)
+    for number, rule in used:
+        cut = int(cuts[number])
+        left -= cut
+        funnel.append(FunnelRow(rule.name, rule.kind, rule.why, cut, left))
+    return Pruned(np.flatnonzero(rejected_by == 0), names[rejected_by], tuple(funnel))
+
+
+def rows_by_family(family: pd.Categorical) -> Iterator[tuple[str, Rows]]:
+    """Each family with its rows: a slice where they follow one another, as in every space, else their positions."""
+    for code, name in enumerate(family.categories):
+        places = np.flatnonzero(family.codes == code)
+        if len(places):
+            first, last = int(places[0]), int(places[-1])
+            yield name, slice(first, last + 1) if last - first + 1 == len(places) else places
+
+
+def first_rejecting(
+    columns: Any, problem: Problem, device: Device, rules: Iterable[tuple[int, Rule]]
+) -> npt.NDArray[np.int32]:
+    """For each row the number of the first rule that rejects it, 0 for none.
+
     Rejected rows are removed from the columns only once they are more than a quarter of them, because copying columns
     costs more than evaluating a rule on some rows that are already rejected.
     """
     everything = columns
     rows = np.arange(len(columns.family))  # row positions of ``columns``; ``alive`` marks those not cut
     alive, left = np.ones(len(rows), dtype=bool), len(rows)
-    rejected_by = np.zeros(len(rows), dtype=np.int32)  # 0: by none, else 1 + index of the rule
-    funnel = []
-    for place, rule in enumerate(rules):
-        if rule.backend not in ("", device.target.backend):
-            continue
-        keep = evaluate(rule, columns, problem, device)
-        if rule.families:
-            others = ~np.isin(columns.family.categories, rule.families)
-            keep = keep | others[columns.family.codes]
-        cut = np.flatnonzero(alive & ~keep)
+    rejected_by = np.zeros(len(rows), dtype=np.int32)
+    for number, rule in rules:
+        cut = np.flatnonzero(alive & ~evaluate(rule, columns, problem, device))
         if len(cut):
-            rejected_by[rows[cut]] = place + 1
+            rejected_by[rows[cut]] = number
             alive[cut] = False
             left -= len(cut)
-        funnel.append(FunnelRow(rule.name, rule.kind, rule.why, len(cut), left))
+        if not left:
+            break
         if 4 * left < 3 * len(rows):
             rows = rows[alive]
             columns, alive = SomeRows(everything, rows), np.ones(len(rows), dtype=bool)
-    names = np.array(["", *(rule.name for rule in rules)], dtype=object)
-    return Pruned(rows[alive], names[rejected_by], tuple(funnel))
+    return rejected_by
 
 
 def evaluate(rule: Rule, columns: Any, problem: Problem, device: Device) -> npt.NDArray[np.bool_]:

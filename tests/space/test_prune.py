@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,6 +54,48 @@ def test_the_funnel_adds_up_and_agrees_with_the_record(arch: str) -> None:
     assert (pruned.rejected_by[pruned.kept] == "").all()
     backend = device(arch).target.backend
     assert [row.rule for row in pruned.funnel] == [r.name for r in candidates.rules if r.backend in ("", backend)]
+
+
+def first_that_says_no(some: Any, rules: tuple[Rule, ...], arch: str) -> list[str]:
+    """Of every configuration, by asking every rule about all of them."""
+    verdicts = np.full(len(some.family), "", dtype=object)
+    for one in rules:
+        if one.backend not in ("", device(arch).target.backend):
+            continue
+        mine = np.isin(np.asarray(some.family), one.families) if one.families else True
+        verdicts[(verdicts == "") & mine & ~prune.evaluate(one, some, SIZE, device(arch))] = one.name
+    return list(verdicts)
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942"])
+@pytest.mark.parametrize("order", ["one family after another", "interleaved", "one row of a family apart"])
+def test_the_order_of_rows_changes_no_verdict(arch: str, order: str) -> None:
+    candidates = thin_space(arch)
+    places = np.arange(len(candidates.configs))
+    if order == "interleaved":
+        places = np.random.default_rng(0).permutation(places)
+    elif order == "one row of a family apart":
+        places = np.roll(places, 1)
+    some = prune.columns_of(candidates.configs.iloc[places])
+    pruned, before = (prune.apply(each, SIZE, device(arch), candidates.rules) for each in (some, candidates.columns))
+    assert pruned.rejected_by.tolist() == before.rejected_by[places].tolist()
+    assert pruned.rejected_by.tolist() == first_that_says_no(some, candidates.rules, arch)
+    assert pruned.kept.tolist() == np.flatnonzero(pruned.rejected_by == "").tolist()
+    assert pruned.funnel == before.funnel
+
+
+def test_a_rule_of_one_family_sees_no_row_of_another() -> None:
+    seen: list[list[str]] = []
+
+    def look(c: Any, p: Any, d: Any) -> Any:
+        seen.append(list(c.family))
+        return c.num_warps < 8
+
+    of_one = Rule("of_one", HEURISTIC, "", look, families=("gemm_tile",))
+    tile, other = config(), config(family="gemm_persistent", num_warps=8)
+    pruned = prune.apply(columns(tile, other, replace(tile, num_warps=8), other), SIZE, H200, (of_one,))
+    assert seen == [["gemm_tile", "gemm_tile"]]
+    assert pruned.rejected_by.tolist() == ["", "", "of_one", ""]
 
 
 def test_the_first_rule_that_says_no_is_recorded() -> None:
