@@ -4,19 +4,27 @@ fastest."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from gemm_tuner.core.records import Device
 from gemm_tuner.search.learned import Estimate, estimates
 from gemm_tuner.search.nearness import diverse_sample, neighbours
+from gemm_tuner.search.remembered import Remembered, content
 from gemm_tuner.search.staged import Round, next_round
 from gemm_tuner.search.view import Proposals, Requested, SizeView, not_requested
 
 # Extra first rounds of a size without any time. Each doubles the number of requested configurations, up to a quarter of
 # the candidates.
 MORE_FIRST = 3
+# Estimates that are asked for again: those of the learned round and of the polish, each of a server's views, too.
+ESTIMATES = 8
+
+
+def _remembered() -> Remembered[Any]:
+    return Remembered(ESTIMATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,8 @@ class Guided:
     optimism: float = 0.5
     leaders: int = 3
     min_gain: float = 0.002
+    _estimates: Remembered[list[Estimate]] = field(default_factory=_remembered, init=False, compare=False, repr=False)
+    _samples: Remembered[Proposals] = field(default_factory=_remembered, init=False, compare=False, repr=False)
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         return next_round(self._rounds(), sizes, device)
@@ -63,10 +73,10 @@ class Guided:
         return self._first, *[self._first_again] * MORE_FIRST, self._learned, self._polish
 
     def _first(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
-        return {
-            size.problem: diverse_sample(size.candidates, self._count(size, self.first_share), self.similarity_penalty)
-            for size in sizes
-        }
+        def sampled(size: SizeView) -> list[str]:
+            return diverse_sample(size.candidates, self._count(size, self.first_share), self.similarity_penalty)
+
+        return self._samples.of(content(sizes), lambda: {size.problem: sampled(size) for size in sizes})
 
     @staticmethod
     def _first_again(sizes: Sequence[SizeView], device: Device) -> Proposals:
@@ -100,7 +110,10 @@ class Guided:
         time."""
         if not any(size.timed_us for size in sizes):
             return []
-        return list(zip(sizes, estimates(sizes, device, seed=self.seed, jobs=self.jobs), strict=True))
+        found = self._estimates.of(
+            (device, content(sizes)), lambda: estimates(sizes, device, seed=self.seed, jobs=self.jobs)
+        )
+        return list(zip(sizes, found, strict=True))
 
     def _order(self, size: SizeView, one: Estimate) -> list[str]:
         """All names, sorted by optimistic estimate, lowest first."""

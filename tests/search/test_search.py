@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.ensemble
 from samples import config, device, problem, shipped
 
 from gemm_tuner.core.errors import UserError
@@ -18,6 +20,7 @@ from gemm_tuner.search import SEARCHES, Search, SizeView, make_search
 from gemm_tuner.search.genetic import Genetic
 from gemm_tuner.search.guided import MORE_FIRST, Guided
 from gemm_tuner.search.nearness import diverse_sample, neighbours
+from gemm_tuner.search.remembered import Remembered, content
 from gemm_tuner.space import prune
 
 H200 = device("sm_90")
@@ -174,6 +177,51 @@ def test_guided_asks_on_by_prediction_where_nothing_of_a_size_has_a_time() -> No
 
 def test_guided_does_not_polish_where_nothing_is_to_be_gained() -> None:
     assert len(rounds(Guided(min_gain=1.0))) == 2
+
+
+def test_guided_fits_what_it_knows_once_and_asks_as_one_that_remembers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits: list[int] = []
+
+    class Counted(sklearn.ensemble.ExtraTreesRegressor):
+        def fit(self, rows: Any, targets: Any) -> Any:
+            fits.append(len(rows))
+            return super().fit(rows, targets)
+
+    search, sizes, counts = make_search("guided"), views(), []
+    while True:
+        with monkeypatch.context() as counting:
+            counting.setattr(sklearn.ensemble, "ExtraTreesRegressor", Counted)
+            wanted = search.propose(sizes, H200)
+            likely = search.likely_next(sizes, H200, wanted, 50)
+        assert wanted == make_search("guided").propose(sizes, H200)
+        assert likely == make_search("guided").likely_next(sizes, H200, wanted, 50)
+        counts.append(len(fits))
+        if not wanted:
+            break
+        sizes = tuple(told(size, wanted.get(size.problem, [])) for size in sizes)
+    assert counts == [0, 1, 2, 3]  # the last for what would follow all that was asked
+
+
+def test_what_is_remembered_is_of_the_same_views_only() -> None:
+    asked: list[str] = []
+    remembered: Remembered[str] = Remembered(2)
+
+    def answer(key: str) -> str:
+        return remembered.of(key, lambda: asked.append(key) or key)  # type: ignore[func-returns-value]
+
+    assert [answer(key) for key in ("a", "b", "a", "c", "a", "b")] == ["a", "b", "a", "c", "a", "b"]
+    assert asked == ["a", "b", "c", "b"]
+    size = views()[0]
+    name = size.candidates.index[0]
+    others = (
+        replace(size, timed_us={name: 2.0}),
+        replace(size, timed_us={name: 3.0}),
+        replace(size, failed=frozenset([name])),
+        replace(size, candidates=size.candidates.iloc[1:]),
+        replace(size, candidates=size.candidates.assign(predicted_us=size.candidates["predicted_us"] * 2)),
+        replace(size, problem=PROBLEMS[1]),
+    )
+    assert len({content([one]) for one in (size, *others, replace(size, candidates=size.candidates.copy()))}) == 7
 
 
 def test_the_number_of_threads_changes_nothing() -> None:
