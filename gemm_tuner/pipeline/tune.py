@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from gemm_tuner.pipeline.rounds import Rounds
 from gemm_tuner.pipeline.serving_space import with_servers
 from gemm_tuner.pipeline.session import Scripts, Session
 from gemm_tuner.pipeline.settle import Settlement, finals_us, why_not_right, why_nothing_timed
-from gemm_tuner.search import make_search
+from gemm_tuner.search import load, make_search
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.system.processes import MOST_CRASHES
 from gemm_tuner.system.terminal_table import print_line
@@ -170,6 +171,7 @@ class Tuning:
             compiling.restore(states)
         one, settings = self.session, self.session.settings
         search = make_search(settings.search, seed=settings.seed, jobs=settings.compile_workers)
+        threading.Thread(target=load, args=(settings.search,), name="imports", daemon=True).start()
         search = with_servers(search, self.servers, states)
         shared = one.gpus, one.store, one.limits, one.log
         return Rounds(search, states, one.planner(scripts), self.fleet, *shared, compiling, settings.jobs)

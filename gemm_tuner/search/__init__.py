@@ -16,6 +16,7 @@ __all__ = [
     "SizeView",
     "expected_requests",
     "expected_rounds",
+    "load",
     "make_search",
 ]
 
@@ -47,6 +48,15 @@ def make_search(name: str, *, seed: int = 0, jobs: int = 1, round_size: int = FU
     if name == "genetic":
         return genetic.Genetic(seed)
     raise UserError(f"there is no search {name!r}", where="--search", accepted=", ".join(SEARCHES))
+
+
+def load(name: str) -> None:
+    """Imports what the search called ``name`` needs from its second round on: in a thread of its own it costs nothing
+    while kernels are compiled."""
+    if name == "guided":
+        from gemm_tuner.search import learned
+
+        learned.load()
 
 
 def expected_rounds(name: str, requested: int) -> int:

@@ -35,6 +35,11 @@ class Estimate:
     gain: Floats
 
 
+def load() -> None:
+    """Imports the regression, which takes about a second."""
+    import sklearn.ensemble  # noqa: F401
+
+
 def estimates(sizes: Sequence[SizeView], device: Device, *, seed: int, jobs: int) -> list[Estimate]:
     """Fits the regression to all known times and estimates every candidate of every size, in the order of ``sizes``.
 

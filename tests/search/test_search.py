@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -22,6 +24,7 @@ from gemm_tuner.search.guided import MORE_FIRST, Guided
 from gemm_tuner.search.nearness import diverse_sample, neighbours
 from gemm_tuner.search.remembered import Remembered, content
 from gemm_tuner.space import prune
+from gemm_tuner.system.installation import IMPORT_ROOT
 
 H200 = device("sm_90")
 PROBLEMS = (problem(512, 512, 512), problem(16, 4096, 4096), problem(4096, 4096, 128))
@@ -200,6 +203,13 @@ def test_guided_fits_what_it_knows_once_and_asks_as_one_that_remembers_nothing(m
             break
         sizes = tuple(told(size, wanted.get(size.problem, [])) for size in sizes)
     assert counts == [0, 1, 2, 3]  # the last for what would follow all that was asked
+
+
+@pytest.mark.parametrize(("name", "is_there"), [("guided", "True"), ("quick", "False")])
+def test_what_a_search_needs_later_is_loaded_ahead(name: str, is_there: str) -> None:
+    code = f"import sys; from gemm_tuner import search; search.load({name!r}); print('sklearn.ensemble' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=IMPORT_ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == is_there
 
 
 def test_what_is_remembered_is_of_the_same_views_only() -> None:
