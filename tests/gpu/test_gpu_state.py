@@ -12,7 +12,7 @@ import pytest
 from announced_floor import Floor, announced_floor
 from gpu_work import Gpu
 
-from gemm_tuner.measure import device
+from gemm_tuner.measure import device, probe
 from gemm_tuner.measure.device import driver_name, lock_name
 from gemm_tuner.measure.gpu_watch import find_sensor
 from gemm_tuner.measure.launcher_process import visible_gpu
@@ -46,6 +46,15 @@ def test_nvml_and_torch_name_the_same_gpu(gpu: Gpu, name: str) -> None:
     with nvml.opened() as connection:
         assert connection.name(name) == gpu.device.name and connection.driver_version()
         assert name in connection.uuids() or name.startswith("MIG-")
+
+
+def test_the_driver_and_torch_say_the_same_of_every_gpu(gpu: Gpu) -> None:
+    import torch
+
+    if gpu.device.target.backend != "cuda":
+        pytest.skip("of NVIDIA's driver")
+    found, of_torch = probe.gpus_of_driver(torch.version.cuda), probe.gpus_of_torch()
+    assert found == of_torch or (not found and any("MIG" in one["name"] for one in of_torch))
 
 
 def test_this_process_is_no_other(gpu: Gpu, name: str) -> None:

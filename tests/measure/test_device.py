@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import cuda_driver_stand_in
 import pytest
 from samples import NO_GPU, RULES, TEMPLATES, device, gpu
 
@@ -14,6 +16,7 @@ from gemm_tuner.measure.device import Machine, choose_gpus, measured_device
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.settings import Settings
 
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler is here")
 TWO_H200 = Machine((gpu(0), gpu(1)), NO_GPU.versions, "570.1")
 MIXED = Machine((gpu(0), gpu(1, "NVIDIA A100", "sm_80")), NO_GPU.versions, "570.1")
 
@@ -153,3 +156,42 @@ def test_torch_is_imported_only_where_it_was_built_for_gpus(
             devices.look()
     else:
         assert devices.look().gpus == ()
+
+
+def broken_torch(folder: Path, cuda: str) -> None:
+    """A torch that is not to be imported."""
+    (folder / "torch").mkdir()
+    (folder / "torch" / "__init__.py").write_text("raise OSError('torch was imported')\n")
+    (folder / "torch" / "version.py").write_text(f"cuda = {cuda!r}\nhip = None\n")
+
+
+@needs_compiler
+def test_the_driver_is_asked_in_place_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken_torch(tmp_path, "13.0")
+    cuda_driver_stand_in.build(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    first, second = devices.look().gpus
+    assert first == {
+        "id": 0, "uuid": "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", "pci": "0001:c3:00", "name": "NVIDIA H200",
+        "arch": "sm_90", "num_sms": 132, "memory_bytes": 150110011392, "l2_bytes": 62914560,
+        "shared_memory_bytes": 232448,
+    }  # fmt: skip
+    assert second == {**first, "id": 1, "uuid": "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f", "pci": "0001:c4:00"}
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("driver", "cuda"),
+    [("no device", "13.0"), ("old", "13.0"), ("a part", "13.0"), ("no function", "13.0"), ("", "of no number")],
+)
+def test_torch_is_asked_where_the_driver_does_not_tell_what_it_sees(
+    driver: str, cuda: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken_torch(tmp_path, cuda)
+    cuda_driver_stand_in.build(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setenv("STAND_IN_CUDA", driver)
+    with pytest.raises(UserError, match="torch was imported"):
+        devices.look()
