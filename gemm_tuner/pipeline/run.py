@@ -7,6 +7,7 @@ from functools import partial
 
 from rich.console import Console
 
+from gemm_tuner import profilers
 from gemm_tuner.compile import compile_pool
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.core.records import Problem, Verdict, Verified
@@ -48,7 +49,7 @@ def tune(settings: Settings, console: Console, out: Console, cluster: OnCluster 
 def tune_by(settings: Settings, log: RunLog, cluster: OnCluster | None) -> int:
     """``tune`` with the log of the run."""
     known = cluster.machine if cluster else finished_machine.recall(settings)
-    start_early(settings, will_compile=cluster is None and known is None)
+    start_early(settings, works_here=cluster is None and known is None)
     environment = prepare.find_environment(settings, known)
     if cluster:
         environment = prepare.on_cluster(environment, len(cluster.stations.gpus))
@@ -93,9 +94,13 @@ def tune_by(settings: Settings, log: RunLog, cluster: OnCluster | None) -> int:
         return finish(session)
 
 
-def start_early(settings: Settings, *, will_compile: bool) -> None:
-    """Starts what takes time before it is needed, while GPUs are looked for and the space is cut."""
-    if will_compile and settings.compile_stage:
+def start_early(settings: Settings, *, works_here: bool) -> None:
+    """Starts what takes time before it is needed, while GPUs are looked for and the space is cut. works_here: this
+    machine compiles and times, as far as it can."""
+    if not works_here:
+        return
+    profilers.look_ahead(settings.profiler)
+    if settings.compile_stage:
         compile_pool.begin(settings.language, settings.kind)
 
 

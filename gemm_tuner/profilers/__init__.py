@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.profilers.base import TRACE_COLUMNS, Profiler, TraceError
 from gemm_tuner.profilers.clock import Clock
@@ -11,7 +13,17 @@ from gemm_tuner.profilers.proton import Proton
 from gemm_tuner.profilers.rocprof import Rocprof
 from gemm_tuner.profilers.rocprofv3 import Rocprofv3
 
-__all__ = ["AUTO", "AUTO_ORDER", "PROFILERS", "TRACE_COLUMNS", "Profiler", "TraceError", "others", "select"]
+__all__ = [
+    "AUTO",
+    "AUTO_ORDER",
+    "PROFILERS",
+    "TRACE_COLUMNS",
+    "Profiler",
+    "TraceError",
+    "look_ahead",
+    "others",
+    "select",
+]
 
 AUTO = "auto"
 PROFILERS: tuple[Profiler, ...] = (Rocprofv3(), Rocprof(), Nsys(), Ncu(), Proton(), Clock())
@@ -35,6 +47,18 @@ def select(name: str, backend: str, flag: str = "--profiler") -> Profiler:
     if profiler.version() is None:
         raise unusable(f"{name} is not installed or does not start", backend, profiler.install_hint)
     return profiler
+
+
+def look_ahead(name: str) -> None:
+    """Asks the tools that ``select`` is likely to ask for their versions, in a thread of its own."""
+    likely = [names[0] for names in AUTO_ORDER.values()] if name == AUTO else [name]
+    tools = [profiler for profiler in PROFILERS if profiler.name in likely]
+
+    def ask() -> None:
+        for profiler in tools:
+            profiler.version()
+
+    threading.Thread(target=ask, name="profiler", daemon=True).start()
 
 
 def others(tool: Profiler, backend: str) -> list[Profiler]:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -152,10 +153,21 @@ class Profiler(ABC):
 
 
 def tool_version(tool: str) -> str | None:
-    """The version number that ``tool --version`` prints, or 'unknown'; None if it is missing or does not start."""
+    """The version number that ``tool --version`` prints, or 'unknown'; None if it is missing or does not start. The
+    same executable is asked once: tools take up to seconds to say it."""
     executable = shutil.which(tool)
     if executable is None:
         return None
+    try:
+        found = os.stat(executable)
+    except OSError:
+        return None
+    return _printed_version(executable, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _printed_version(executable: str, *what_it_is: int) -> str | None:
+    """``tool_version`` of an executable."""
     try:
         done = subprocess.run(
             guarded_command([executable, "--version"]),

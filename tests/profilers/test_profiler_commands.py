@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
 
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EnvironmentFault, UserError
-from gemm_tuner.profilers import AUTO_ORDER, PROFILERS, base, proton, select
+from gemm_tuner.profilers import AUTO_ORDER, PROFILERS, base, look_ahead, proton, select
 from gemm_tuner.profilers.ncu import Ncu
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.profilers.proton import Proton
@@ -223,6 +224,23 @@ def test_outputs_are_found_below_the_folder_that_the_command_names(tmp_path: Pat
 def test_version_of_a_tool(bin_dir: Path, script: str, expected: str | None) -> None:
     stand_in(bin_dir, "nsys", script)
     assert Nsys().version() == expected
+
+
+def test_a_tool_is_asked_for_its_version_once(bin_dir: Path, tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    stand_in(bin_dir, "nsys", f"echo asked >> {asked}; echo 'version 2023.4'")
+    assert [select("nsys", "cuda").version(), Nsys().version()] == ["2023.4"] * 2
+    assert asked.read_text() == "asked\n"
+    stand_in(bin_dir, "nsys", "echo 'version 2025.3, installed since'")
+    assert Nsys().version() == "2025.3"
+
+
+@pytest.mark.parametrize("name", ["auto", "nsys"])
+def test_the_version_is_looked_for_ahead(name: str, bin_dir: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "asked")
+    stand_in(bin_dir, "nsys", f"echo 'by a thread' > {tmp_path / 'asked'}; echo 'version 2023.4'")
+    look_ahead(name)
+    assert (tmp_path / "asked").read_text() == "by a thread\n"
 
 
 def test_a_tool_that_hangs_or_cannot_start_counts_as_absent(bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
