@@ -15,6 +15,7 @@ from gemm_tuner.core.errors import EXIT_INPUT, EXIT_UNVERIFIED
 from gemm_tuner.cute.problem import problem_of
 from gemm_tuner.kernels import kernel_spec_file, reference_trial
 from gemm_tuner.space.reasons import reason_lines
+from gemm_tuner.space.size_state import most_common
 
 EXAMPLE = ROOT / "examples" / "kernels"
 SMALL = {"cases": {"rows": [5, 6], "cols": 37, "dtype": "fp16"}, "params": {"ROWS": [1, 2], "num_warps": [1]}}
@@ -99,3 +100,10 @@ def test_a_configuration_that_crashes_the_compiler_costs_itself_and_is_named_in_
 
 def test_each_reason_names_its_first_size() -> None:
     assert list(reason_lines({"a": "x", "b": "y", "c": "x", "d": "x"})) == ["a and 2 more: x", "b: y"]
+    assert list(reason_lines({"a": "p; 6 of 6 say: x", "b": "p; 4 of 4 say: x"})) == ["a and 1 more: p; 6 of 6 say: x"]
+
+
+def test_a_reason_is_the_line_of_the_source_where_triton_says_no_more() -> None:
+    """Of an assertion without a message it shows the source with a caret below."""
+    shown = "CompileTimeAssertionFailure: at 9:8:\ndef softmax_rows(out, x):\n    tl.static_assert(ROWS != 3)\n    ^"
+    assert most_common([shown]) == (1, "CompileTimeAssertionFailure: tl.static_assert(ROWS != 3)")
