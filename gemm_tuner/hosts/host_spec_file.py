@@ -79,7 +79,8 @@ def signature(modules: Modules, module: str, name: str) -> tuple[tuple[str, ...]
     found = [node for node in ast.parse(dict(modules)[module]).body if isinstance(node, ast.FunctionDef)]
     functions = [node for node in found if node.name == name]
     if not functions:
-        raise UserError(f"{name} is no function at the file's top level", where=f"{module}.py")
+        hint = f"write it as def {name}(...), not indented"
+        raise UserError(f"{name} is no function at the file's top level", where=f"{module}.py", hint=hint)
     of = functions[0].args
     positional = [one.arg for one in (*of.posonlyargs, *of.args)]
     named = [one.arg for one in of.kwonlyargs]

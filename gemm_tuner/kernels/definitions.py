@@ -71,11 +71,25 @@ def _used(table: symtable.SymbolTable) -> Iterator[str]:
         yield from _used(inner)
 
 
-def parameters(source: str, name: str) -> tuple[str, ...]:
-    """The names of a function's parameters, in order, without * and ** parameters."""
-    (function,) = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == name]
-    of = function.args
+def parameters(source: str, name: str, where: str) -> tuple[str, ...]:
+    """The names of a function's parameters, in order, without * and ** parameters. Raises UserError for a name that is
+    something else, or is bound in an ``if`` or ``try``."""
+    of = _function(source, name, where).args
     return tuple(one.arg for one in (*of.posonlyargs, *of.args, *of.kwonlyargs))
+
+
+def require_decorator(source: str, name: str, where: str) -> None:
+    """Raises UserError for a function without decorators, which is no kernel of Triton."""
+    if not _function(source, name, where).decorator_list:
+        raise UserError(f"{name} is not under @triton.jit", where=where, hint=f"write that above def {name}")
+
+
+def _function(source: str, name: str, where: str) -> ast.FunctionDef:
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return node
+    hint = f"write it as def {name}(...), not indented"
+    raise UserError(f"{name} is no function at the file's top level", where=where, hint=hint)
 
 
 def _always(node: ast.stmt) -> bool:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.kernels.definitions import definitions, parameters
+from gemm_tuner.kernels.definitions import definitions, parameters, require_decorator
 from gemm_tuner.kernels.expressions import Expression
 from gemm_tuner.kernels.kernel_spec import SELECTS, Case, Check, Function, KernelSpec, Tensor
 from gemm_tuner.kernels.keys import parse_buckets, parse_key
@@ -72,6 +72,8 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
     if language == "cute" and "grid" in row:
         raise UserError("has a grid", where=where, accepted="none for language: cute, whose host code has it")
     kernel = function(named, Path() if target else path.parent, "kernel" if target else f"{where}, kernel")
+    if language == "triton":
+        require_decorator(kernel.source, kernel.name, named.rpartition(":")[0])
     spec = KernelSpec(
         name=word(row.get("name", kernel.name), f"{where}, name"),
         kernel=kernel,
@@ -114,7 +116,7 @@ def function(text: Any, folder: Path, where: str) -> Function:
     path = folder / file
     source = read_text(path, "Python file", "UTF-8 text", MAX_SOURCE_BYTES)
     needed = definitions(source, name, printable(path))
-    return Function(name, needed, parameters(needed, name))
+    return Function(name, needed, parameters(needed, name, printable(path)))
 
 
 def word(value: Any, where: str) -> str:

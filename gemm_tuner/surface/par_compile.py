@@ -186,7 +186,7 @@ def function_of(kernel: Any, language: str = "triton") -> Function:
     if not path.is_file():
         raise UserError(f"{name} has no file", where="par_compile", hint="put the kernel into a file and import it")
     needed = definitions(read_text(path, "Python file", "UTF-8 text", MAX_SOURCE_BYTES), name, str(path))
-    return Function(name, needed, parameters(needed, name))
+    return Function(name, needed, parameters(needed, name, str(path)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def test_only_what_a_function_needs_is_taken_and_lines_stay() -> None:
     assert kept[:3] == ["from __future__ import annotations", "import torch, math as m", "import triton"]
     assert {"SIZE = 4", "    fast = None", "@triton.jit"} <= set(kept)
     assert "print" not in found and "other" not in found and "__main__" not in found
-    assert parameters(found, "kernel") == ("out", "n", "BLOCK", "mode")
+    assert parameters(found, "kernel", "k.py") == ("out", "n", "BLOCK", "mode")
 
 
 @pytest.mark.parametrize(

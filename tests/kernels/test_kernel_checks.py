@@ -17,6 +17,7 @@ from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.kernels.workload import WORKLOAD
 
 SOURCE = """
+@triton.jit
 def accumulate(x, total, ROWS):
     pass
 

@@ -172,6 +172,23 @@ def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, keys: dict[str
     assert words in line and "\n" not in line
 
 
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def k(out, x, stride, n_rows, n_cols, BLOCK, ROWS): ...\n", "k is not under @triton.jit"),
+        ("k = triton.jit(f)\n", "k is no function at the file's top level"),
+        ("if True:\n    @triton.jit\n    def k(out): ...\n", "k is no function at the file's top level"),
+        ("class k: ...\n", "k is no function at the file's top level"),
+    ],
+)
+def test_a_name_that_is_no_kernel_is_said_so_before_it_is_compiled(tmp_path: Path, source: str, words: str) -> None:
+    path = changed(tmp_path, kernel="k.py:k")
+    (tmp_path / "k.py").write_text(source)
+    with pytest.raises(UserError, match=words) as caught:
+        kernel_spec_file.read(path)
+    assert "k.py" in caught.value.where and caught.value.hint
+
+
 def test_what_all_configurations_share_leaves_out_args_that_need_a_parameter(tmp_path: Path) -> None:
     args = {"stride": "cols", "n_rows": "rows", "n_cols": "cols", "BLOCK": "next_power_of_2(cols)", "GROUP": "2 * ROWS"}
     spec, (case, _) = kernel_spec_file.read(changed(tmp_path, args=args, grid=["cdiv(rows, GROUP)"]))

@@ -21,6 +21,7 @@ from gemm_tuner.launch.processor import Cpu
 from gemm_tuner.launch.timing import finals, screen
 
 SOURCE = """
+@triton.jit
 def accumulate(x, total, ROWS):
     pass
 """
