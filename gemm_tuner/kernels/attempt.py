@@ -37,7 +37,9 @@ def build(spec: ProgramSpec, lines: Lines) -> Outcome | None:
         return Outcome(Status.COMPILE_ERROR, f"build: {fault}")
     child = run_child(lines.build, environ, spec.cwd, spec.build_timeout_s)
     if child.timed_out:
-        return Outcome(Status.COMPILE_TIMEOUT, f"build: no end after {spec.build_timeout_s:g} s")
+        return Outcome(
+            Status.COMPILE_TIMEOUT, f"build: no end after {spec.build_timeout_s:g} s; build_timeout_s allows more"
+        )
     if child.exit_status:
         return Outcome(Status.COMPILE_ERROR, f"build: {_ended(child)}")
     return None
@@ -63,7 +65,7 @@ def run(spec: ProgramSpec, instance: Instance, lines: Lines) -> Outcome:
 def fault_of(spec: ProgramSpec, child: ChildOutput) -> Outcome | None:
     """The failure of a run of the program that has ended; None if its output can be read."""
     if child.timed_out:
-        return Outcome(Status.TIMEOUT, f"no end after {spec.timeout_s:g} s")
+        return Outcome(Status.TIMEOUT, f"no end after {spec.timeout_s:g} s; timeout_s allows more")
     if child.exit_status:
         is_crash = child.exit_status < 0 or child.exit_status - SHELL_SIGNAL in CRASHES
         return Outcome(Status.CRASHED if is_crash else Status.LAUNCH_ERROR, _ended(child))

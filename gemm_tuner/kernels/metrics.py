@@ -135,7 +135,7 @@ def _number(text: str, metric: Metric, unit: str) -> float:
     except ValueError:
         raise NoMetric(f"its metric is {show(text)} and no number") from None
     if not math.isfinite(value):
-        raise NoMetric(f"its metric is {text.strip()[:60]}")
+        raise NoMetric(f"its metric is {text.strip()[:60]} and no finite number")
     if metric.is_time:
         if value <= 0:
             raise NoMetric(f"its time is {text.strip()[:60]} {unit} and not above 0")

@@ -150,6 +150,7 @@ class AutoTuner:
             raise UserError("are of a Triton launch", where="options", hint="give TileLang's as pass_configs")
         kept_as = None
         if cache_results:
+            result_cache.warn_if_disabled(tunable.name, stacklevel=2)
             others = {"given": tensors, "compile": self.compile_args, "profiler": profiler, "grid": self.grid}
             try:
                 kept_as = result_cache.key(function, call, candidates, profile, others)

@@ -224,8 +224,11 @@ class Autotuned:
         return _Entry(candidate, None if is_direct else kernel, replace(result, kernel=kernel))
 
     def _key_on_disk(self, call: Arguments, candidates: Sequence[Candidate], given: Any) -> str | None:
-        """The key of the stored result; None if results are not stored, with a warning unless the user disabled it."""
-        if not self._asked.cache_results or not result_cache.is_enabled():
+        """The key of the stored result; None if results are not stored, with a warning unless that was asked for."""
+        if not self._asked.cache_results:
+            return None
+        if result_cache.disabled_by():
+            result_cache.warn_if_disabled(self.__name__, stacklevel=4)
             return None
         others = {"given": given, "effects": self._asked.effects, "profiler": self._asked.profiler}
         try:

@@ -29,8 +29,16 @@ TILELANGS = "TILELANG_CACHE_DIR"
 JIT_OPTIONS = ("out_idx", "target", "target_host", "execution_backend", PASS_CONFIGS, "compile_flags")
 
 
-def is_enabled() -> bool:
-    return not any(os.environ.get(name, "0").lower() in ("1", "true", "yes", "on") for name in DISABLE)
+def disabled_by() -> str:
+    """The variable that is set, so that nothing is read or stored; "" for none."""
+    return next((one for one in DISABLE if os.environ.get(one, "0").lower() in ("1", "true", "yes", "on")), "")
+
+
+def warn_if_disabled(name: str, stacklevel: int) -> None:
+    """Warns for a function that would be stored. The default filter of warnings shows each once."""
+    if variable := disabled_by():
+        what = f"{name}: the result is not kept for later processes: {variable} is set; unset it to keep results"
+        warnings.warn(what, stacklevel=stacklevel + 1)
 
 
 def folder() -> Path:
@@ -65,7 +73,7 @@ def key(
 def kept(key: str, candidates: Sequence[Candidate]) -> tuple[Candidate, AutotuneResult] | None:
     """(the candidate of a stored result, the result without a kernel); None if there is none or it is incomplete."""
     path = folder() / key
-    if not is_enabled() or not path.is_dir():
+    if disabled_by() or not path.is_dir():
         return None
     try:
         result = AutotuneResult.read(path)
@@ -84,7 +92,7 @@ def _plain(config: Mapping[str, Any]) -> Any:
 
 def keep(key: str, result: AutotuneResult) -> None:
     """Stores a result; warns if it cannot be written."""
-    if is_enabled():
+    if not disabled_by():
         try:
             result.save_to_disk(folder() / key)
         except UserError as error:

@@ -26,7 +26,7 @@ def limited(seconds: float) -> Iterator[None]:
         return
 
     def over(number: int, frame: FrameType | None) -> None:
-        raise TimeLimit(f"no end after {seconds:g} s")
+        raise TimeLimit(f"no end after {seconds:g} s; a larger timeout allows more")
 
     before = signal.signal(signal.SIGALRM, over)
     signal.setitimer(signal.ITIMER_REAL, seconds)

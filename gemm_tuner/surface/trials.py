@@ -196,7 +196,8 @@ class _Worker:
                 if ends is None or time.monotonic() < ends:
                     continue
                 self.stop()
-                raise Rejected(stage, f"no end after {limit_s:g} s")
+                mend = "" if limit_s == START_LIMIT_S else "; a larger timeout allows more"
+                raise Rejected(stage, f"no end after {limit_s:g} s{mend}")
             block = os.read(process.stdout.fileno(), 65536)
             if not block:
                 raise Rejected(Status.CRASHED, self._how_it_ended())

@@ -226,6 +226,16 @@ def test_a_second_process_builds_only_the_best(cache: Path) -> None:
     assert third.kernel is not None and len(stand_in.BUILT) > 3, "a damaged folder is not trusted"
 
 
+def test_a_cache_that_a_variable_disables_is_told_with_the_variable(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILELANG_AUTO_TUNING_DISABLE_CACHE", "1")
+    chain = gt.AutoTuner.from_kernel(BOUND, BLOCKS[:1]).set_profile_args(rep=3, warmup=1, skip_check=True)
+    with pytest.warns(UserWarning, match="matmul: .* TILELANG_AUTO_TUNING_DISABLE_CACHE is set; unset it"):
+        chain.run(output_dir=None)
+    assert not (cache / "autotune").exists()
+
+
 def test_what_another_process_cannot_have_is_named() -> None:
     made = gt.AutoTuner.from_kernel(BOUND, BLOCKS)
     run: dict[str, Any] = {"cache_results": False, "output_dir": None, "profiler": "clock"}

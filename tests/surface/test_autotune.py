@@ -342,7 +342,11 @@ def test_another_process_takes_what_was_found_and_any_ingredient_changes_that(
     for name in ("GEMM_TUNER", "TILELANG", "TILELANG_AUTO_TUNING"):
         with monkeypatch.context() as here:
             here.setenv(f"{name}_DISABLE_CACHE", "1")
-            assert runs() == 1
+            with pytest.warns(
+                UserWarning, match=f"matmul: the result is not kept .*: {name}_DISABLE_CACHE is set; unset"
+            ):
+                assert runs() == 1
+            assert runs(cache_results=False) == 1, "and says nothing where that was asked for"
     monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", "")
     monkeypatch.setenv("TILELANG_CACHE_DIR", str(cache / "tilelang"))
     assert runs() == 1 and runs() == 0 and len(list((cache / "tilelang" / "autotune").iterdir())) == 1

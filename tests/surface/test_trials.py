@@ -41,6 +41,7 @@ def test_each_fault_costs_its_configuration_alone(tmp_path: Path, monkeypatch: p
         ("hangs", "build"): "compile_timeout", ("hangs", "launch"): "timeout",
     }  # fmt: skip
     assert "too many threads" in found["raises", "build"][1] and "SIGSEGV" in found["crashes", "launch"][1]
+    assert all("a larger timeout allows more" in found["hangs", at][1] for at in ("build", "launch"))
     (log,) = tmp_path.glob("tuned/*/tune.log")
     assert "hangs" in log.read_text("utf-8"), "and the log in the run's folder says so"
 

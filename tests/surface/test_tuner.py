@@ -241,6 +241,7 @@ def test_what_hangs_in_python_ends_at_the_limit() -> None:
     effort = gt.Effort(timeout_s=1000.0)
     tuned = gt.tune_callables([{"hang": True}, {"hang": False}], build, output_dir=None, effort=effort)
     assert [(row.config["hang"], row.status) for row in tuned.rows] == [(False, Status.OK), (True, Status.TIMEOUT)]
+    assert tuned.rows[1].reason.endswith("no end after 1000 s; a larger timeout allows more")
 
 
 def test_a_context_that_is_lost_under_the_check_is_the_fault_of_what_is_checked() -> None:
