@@ -71,8 +71,8 @@ def h200(made: ModuleFile) -> ModuleType:
 
 def test_a_real_results_file_becomes_one_readable_file(made: ModuleFile, tmp_path: Path) -> None:
     out = made.path
-    assert (made.num_sizes, made.left_out) == (40, ())
-    assert out.stat().st_size < 300_000
+    assert (made.num_sizes, made.left_out) == (len(results.read(H200).rows), ())
+    assert out.stat().st_size < 7_500 * made.num_sizes
     text = out.read_text(encoding="utf-8")
     tree = ast.parse(text)
     assert "gemm_tuner" not in text.replace("tune_gemm", "")
@@ -88,13 +88,14 @@ def test_the_module_needs_torch_and_triton_only(made: ModuleFile, tmp_path: Path
     absent = "for name in ('gemm_tuner', 'jinja2', 'pandas', 'rich'): sys.modules[name] = None\n"
     code = f"import sys\n{absent}sys.path.insert(0, {str(tmp_path)!r})\nimport gemm\nprint(len(gemm.TUNED['bf16_nt']))"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "20\n"), done.stderr
+    tuned = sum(row.problem.layout_b.value == "col" for row in results.read(H200).rows)
+    assert (done.returncode, done.stdout) == (0, f"{tuned}\n"), done.stderr
 
 
 def test_the_table_holds_every_tuned_size_with_its_configuration_and_time(h200: ModuleType) -> None:
     found = results.read(H200)
     rows = {(kind, *row[:5]): (h200.CONFIGS[row[5]], *row[5:]) for kind in h200.TUNED for row in h200.TUNED[kind]}
-    assert len(rows) == len(found.rows) == 40
+    assert len(rows) == len(found.rows) > 0
     for row in found.rows:
         p, config = row.problem, row.config
         assert config is not None
@@ -346,15 +347,16 @@ def test_general_tiles_are_valid_on_every_architecture(arch: str) -> None:
 
 
 def test_the_fallback_of_every_tuned_kernel_by_descriptor_is_valid() -> None:
-    device, fallbacks = samples.device("sm_90"), 0
+    device, fallbacks, by_descriptor = samples.device("sm_90"), 0, 0
     for row in results.read(H200).rows:
         assert row.config is not None
+        by_descriptor += row.config.family not in ("gemm_tile", "gemv")
         fallback = pointer_fallback(row.problem, row.config, device.target)
         if fallback is not None:
             odd = replace(row.problem, n=row.problem.n + 1, k=row.problem.k + 1)
             assert is_valid(odd, fallback, device), fallback.name
             fallbacks += 1
-    assert fallbacks == 29
+    assert fallbacks == by_descriptor > 0
     assert pointer_fallback(PLAIN, samples.config(family="gemm_persistent"), samples.device("gfx942").target) is None
 
 
