@@ -169,3 +169,14 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 def _is_column(values: tuple[Any, ...]) -> bool:
     return any(isinstance(one, np.ndarray) for one in values)
+
+
+def with_values(text: str, known: Mapping[str, ast.expr]) -> ast.expr:
+    """An expression in which other expressions stand in place of their names."""
+
+    class Names(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return known.get(node.id, node)
+
+    found: ast.expr = Names().visit(ast.parse(text.strip(), mode="eval").body)
+    return found

@@ -277,6 +277,61 @@ def test_the_source_is_the_decorator_with_the_one_configuration_of_each_case(
     run_script(BAKED, tmp_path)
 
 
+TILES = {f"softmax_rows_TILE{rows}x{rows}_num_warps4": us for rows, us in ((1, 3.0), (4, 2.0))}
+USE_TILE = """
+import torch, tuned_softmax_rows as tuned
+assert tuned.choose(5, 100, "fp16") == {"TILE": (4, 4), "num_warps": 4}
+x = torch.randn(5, 100).to(torch.float16)
+out = torch.full_like(x, float("nan"))
+tuned.launch(x, out)
+assert torch.allclose(out.float(), torch.softmax(x.float(), -1), atol=1e-3)
+"""
+
+
+def of_tiles(folder: Path, rows: str = "TILE[0]", **keys: Any) -> Path:
+    """TILE is a list of two numbers, and no parameter of the kernel."""
+    args = {"stride": "cols", "n_rows": "rows", "n_cols": "cols", "BLOCK": "next_power_of_2(cols)", "ROWS": rows}
+    params = {"TILE": [[1, 1], [4, 4]], "num_warps": [4]}
+    changed = {"args": args, "params": params, "grid": ["cdiv(rows, ROWS)"], "rules": [], **keys}
+    return tuned(folder, times_of={5: TILES}, **changed)
+
+
+def test_a_parameter_of_the_spec_alone_becomes_what_the_kernel_is_launched_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = of_tiles(tmp_path)
+    assert export(path, "json", "--device_name", "H200") == 0
+    json_text = (tmp_path / "out" / "H200-SOFTMAX_ROWS.json").read_text()
+    assert json.loads(json_text) == {"5_100_fp16": {"TILE": [4, 4], "num_warps": 4}}
+    assert export(path, "triton") == 0
+    loaded: dict[str, Any] = {}
+    exec((tmp_path / "out" / "softmax_rows_configs.py").read_text(), loaded)
+    assert loaded["CONFIGS"][5, 100, "fp16"].kwargs == {"ROWS": 4}
+    assert export(path, "module") == 0
+    run_script(USE_TILE, tmp_path / "out")
+    capsys.readouterr()
+    assert export(path, "source") == 0
+    printed = capsys.readouterr().out
+    assert "# Launches must not set num_warps, ROWS.\n" in printed
+    decorator = next(line for line in printed.splitlines() if line.startswith("@triton.autotune"))
+    kernel = tmp_path / "softmax.py"
+    kernel.write_text(kernel.read_text().replace("@triton.jit", f"{decorator}\n@triton.jit"))
+    run_script(BAKED, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "of"), [("TILE[0] * cdiv(rows, rows)", "case"), ("TILE[0] * min(device.num_sms, 1)", "device")]
+)
+def test_what_also_follows_from_the_launch_is_left_to_the_module(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: str, of: str
+) -> None:
+    path = of_tiles(tmp_path, rows, key=["pow2(rows)"])
+    for to in ("triton", "source"):
+        assert export(path, to) == EXIT_INPUT
+        said = capsys.readouterr().err
+        assert f"ROWS follows from TILE, and from the {of}" in said and "--to module" in said
+
+
 def test_the_source_of_a_key_says_how_it_was_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert export(tuned(tmp_path, **BUCKETS), "source", "--unverified", "--json") == 0
     text = json.loads(capsys.readouterr().out)["sources"]["softmax_rows"]

@@ -11,7 +11,9 @@ from typing import Any
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.export.assignments import assignments
 from gemm_tuner.export.kernels.choose import Entry, TunedKernel
+from gemm_tuner.export.kernels.launched import launched
 from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.kernels.expressions import with_values
 from gemm_tuner.kernels.kernel_spec import KernelSpec
 from gemm_tuner.kernels.keys import Key, text_of
 from gemm_tuner.system.documents import MAX_FILE_BYTES
@@ -59,19 +61,8 @@ def rules_of(spec: KernelSpec) -> list[dict[str, str]]:
     """The rules as expressions of a case's values and of parameters alone, each with its reason."""
     known: dict[str, ast.expr] = {}
     for name, text in (*spec.derived, *spec.args):
-        known[name] = _with_values(text, known)
-    return [{"keep": ast.unparse(_with_values(text, known)), "why": why} for text, why in spec.rules]
-
-
-def _with_values(text: str, known: dict[str, ast.expr]) -> ast.expr:
-    """An expression in which other expressions stand in place of their names."""
-
-    class Names(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            return known.get(node.id, node)
-
-    found: ast.expr = Names().visit(ast.parse(text.strip(), mode="eval").body)
-    return found
+        known[name] = with_values(text, known)
+    return [{"keep": ast.unparse(with_values(text, known)), "why": why} for text, why in spec.rules]
 
 
 def triton_name(kernel: TunedKernel) -> str:
@@ -89,11 +80,11 @@ def triton_text(kernel: TunedKernel, path: Path, *, overwrite: bool) -> tuple[st
     held = _held_configs(path) if path.exists() else {}
     made, left_out = {of: text for of, (_, text) in held.items()}, list[LeftOut]()
     for entry in kernel.entries:
-        there = held[entry.key][0] if entry.key in held else None
-        yields = [] if overwrite else entry.yields_to(path.name, text_of(entry.key), there, entry.params)
+        there, ours = held[entry.key][0] if entry.key in held else None, launched(kernel.spec, entry)
+        yields = [] if overwrite else entry.yields_to(path.name, text_of(entry.key), there, ours)
         left_out += yields
         if not yields:
-            made[entry.key] = f"    {entry.key!r}: {config_source(entry)},{_remark(entry)}"
+            made[entry.key] = f"    {entry.key!r}: {config_text(ours)},{_remark(entry)}"
     return "\n".join([*lines, *made.values(), "}", ""]), left_out
 
 
@@ -113,11 +104,6 @@ def _held_config(key: Any, call: Any, lines: list[str]) -> tuple[Key, tuple[dict
     (inner,) = map(ast.literal_eval, call.args)
     params = {**inner, **{str(one.arg): ast.literal_eval(one.value) for one in call.keywords}}
     return ast.literal_eval(key), (params, "\n".join(lines[key.lineno - 1 : call.end_lineno]))
-
-
-def config_source(entry: Entry) -> str:
-    """``config_text`` of an entry."""
-    return config_text(entry.params)
 
 
 def config_text(params: Mapping[str, Any]) -> str:

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Mapping
 
 from gemm_tuner.export.kernels.choose import Entry, TunedKernel
-from gemm_tuner.export.kernels.files import config_source
+from gemm_tuner.export.kernels.files import config_text
+from gemm_tuner.export.kernels.launched import launched
 from gemm_tuner.hosts.host_spec import HostSpec
 from gemm_tuner.kernels.kernel_spec import KernelSpec
 from gemm_tuner.kernels.keys import text_of
@@ -23,10 +24,10 @@ def source_text(kernel: TunedKernel, header: Mapping[str, str | int]) -> str:
     spec = kernel.spec
     groups: dict[str, list[Entry]] = {}
     for entry in kernel.entries:
-        groups.setdefault(config_source(entry), []).append(entry)
+        groups.setdefault(config_text(launched(spec, entry)), []).append(entry)
     names = ", ".join(spec.key or [name for name, _ in kernel.entries[0].cases[0].problem.case])
     about = f"# {spec.name}, tuned on {header['device']} ({header['arch']}), {header['date']}"
-    params = ", ".join(kernel.entries[0].params)
+    params = ", ".join(launched(spec, kernel.entries[0]))
     lines = [f"{about}; by {names}" if names else about, f"# Launches must not set {params}."]
     if len(groups) > 1:
         lines.append("# A source has one of these; --to module chooses among them by the case of each launch.")
