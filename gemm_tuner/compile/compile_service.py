@@ -99,12 +99,14 @@ class CompileService:
         advance: Callable[[int], None],
         until: float = float("inf"),
         look: Callable[[], None] = lambda: None,
+        then: Iterable[CompileTask] = (),
     ) -> bool:
         """Compiles tasks and waits for them. Returns False if ``time.monotonic()`` reaches ``until`` first; tasks that
         have not begun are then dropped. Only one thread may wait at a time.
 
         advance: called with the number of newly completed tasks.
         look:    called a few times a second; it may raise to end the wait.
+        then:    what idle workers compile meanwhile, as by ``prefetch``.
         Raises what the pool or ``on_result`` raised in the service's thread.
         """
         tasks = list(tasks)
@@ -114,6 +116,7 @@ class CompileService:
             # A prefetch task may be among these tasks and must not be compiled twice.
             self._queue.prefetch(())
             self._queue.submit(self._new(tasks))
+            self._queue.prefetch(task for task in self._new(then) if key_of(task) not in keys)
             seen = 0
             while True:
                 done = len(keys) - len(self._missing)

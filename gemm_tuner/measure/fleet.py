@@ -47,6 +47,10 @@ class Fleet:
     def overlaps(self) -> bool:
         return all(launcher.overlaps for launcher in self.launchers)
 
+    @property
+    def stays(self) -> bool:
+        return all(launcher.stays for launcher in self.launchers)
+
     def prepare(self) -> None:
         """Lets all launchers start what takes time before they are needed."""
         for gpu in self.alive():

@@ -42,6 +42,11 @@ class Timer(Protocol):
         more: its work goes to another GPU. KeyboardInterrupt once it is cancelled.
         """
 
+    @property
+    def stays(self) -> bool:
+        """Whether one plan of screening after another costs no more than both at once: nothing is started for it."""
+        return False
+
     def cancel(self) -> None:
         """Ends what runs, from another thread."""
         return None

@@ -45,6 +45,10 @@ class Resident(Timer):
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _starter: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1))
 
+    @property
+    def stays(self) -> bool:
+        return True
+
     def prepare(self) -> None:
         self._opened()
 
@@ -111,6 +115,10 @@ class StagedLauncher(Launcher):
     @property
     def overlaps(self) -> bool:
         return self.finals.overlaps
+
+    @property
+    def stays(self) -> bool:
+        return self.screening.stays
 
     def prepare(self) -> None:
         self.screening.prepare()

@@ -105,9 +105,9 @@ class CompileStage:
             timed = list(state.screened_us())
             compile_tasks.record_compiles(state, timed, known, self._scripts, self._device, self._counted)
 
-    def compile(self, wanted: Wanted, title: str, until: float = NO_LIMIT) -> None:
+    def compile(self, wanted: Wanted, title: str, until: float = NO_LIMIT, then: Wanted = ()) -> None:
         """Compiles the kernels of these configurations for these problems, until ``time.monotonic()`` reaches
-        ``until``.
+        ``until``. then: what idle workers compile meanwhile, as by ``prefetch``.
 
         With a limit they are compiled in the given order, else longest first, so that no long one remains at the end.
 
@@ -121,15 +121,16 @@ class CompileStage:
         support = compile_tasks.support_task(tasks[0])
         self._run_store.set_fact(KERNELS_WANTED, self._run_store.num_compiles() + len(tasks))
         with self._log.step(title, len(tasks) + 1) as step:
-            done = service.compile([support, *tasks], step.advance, until, self._limits.interruption.check)
+            of = step.advance, until, self._limits.interruption.check
+            done = service.compile([support, *tasks], *of, self._tasks(then, longest_first=False))
         result = service.results.get(key_of(support))
         if done and result is not None and result.status != Status.OK:
             raise EnvironmentFault(f"{self._language.name} compiles nothing for this target: {result.message}")
 
-    def compile_sizes(self, wanted: Named, title: str, until: float = NO_LIMIT) -> None:
-        """Compiles the named configurations of these sizes and records the results in the sizes' states."""
+    def compile_sizes(self, wanted: Named, title: str, until: float = NO_LIMIT, then: Wanted = ()) -> None:
+        """``compile`` for the named configurations of these sizes. Records the results in the sizes' states."""
         wanted = list(wanted)
-        self.compile(interleaved(wanted), title, until)
+        self.compile(interleaved(wanted), title, until, then)
         for state, names in wanted:
             compile_tasks.record_compiles(
                 state, names, self._service.results, self._scripts, self._device, self._counted

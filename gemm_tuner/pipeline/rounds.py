@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gemm_tuner.compile.compile_tasks import interleaved
@@ -19,7 +19,7 @@ from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.search import Proposals, Search, SizeView
-from gemm_tuner.space.size_state import Named, SizeState
+from gemm_tuner.space.size_state import Named, OfSize, SizeState
 from gemm_tuner.store.store import Store
 
 # The largest share of the remaining budget that compilation may take, because what is compiled must also be timed.
@@ -27,6 +27,9 @@ COMPILE_SHARE = 0.5
 # So many times a round is compiled ahead, of what the search may ask for next. Twice holds 92 % of the kernels that are
 # asked for, once 81 % (benchmarks/prefetch_hits.py, four sizes). What is asked for always goes first.
 LIKELY_TIMES = 2
+# A round is compiled and timed in so many parts at the most, so that a GPU works while the next part is compiled; with
+# so many configurations each at the least, and only if compiling the first one takes so long.
+PARTS, LEAST_OF_A_PART, WORTH_S = 4, 128, 1.0
 # Upper bound of rounds; a search that exceeds it has a bug.
 MOST_ROUNDS = 10_000
 
@@ -44,10 +47,20 @@ class Screened:
     homes: dict[Problem, int]
     timings: dict[Key, Timing] = field(default_factory=dict)
 
+    @classmethod
+    def of_parts(cls, parts: Sequence[Screened]) -> Screened:
+        """The timings of a round from those of its parts, in their order."""
+        return cls(
+            [one for part in parts for one in part.compiled],
+            [one for part in parts for one in part.duplicates],
+            {problem: gpu for part in reversed(parts) for problem, gpu in part.homes.items()},
+            {key: timing for part in parts for key, timing in part.timings.items()},
+        )
+
 
 @dataclass
 class Rounds:
-    """The steps of a search round: propose, compile, screen, learn. The search ends when nothing is proposed.
+    """The steps of a search round: propose, time, learn. The search ends when nothing is proposed.
 
     compiling: None if nothing is compiled before it is timed. jobs: profiler starts of a round per GPU.
     """
@@ -82,19 +95,48 @@ class Rounds:
         self.log.count("search rounds", 1)
         return self._by_state(proposed)
 
-    def compile(self, asked: Named) -> Named:
+    def time(self, asked: Named) -> Screened:
+        """Compiles and screens the proposals; in parts, if more plans cost nothing."""
+        screened: list[Screened] = []
+        before: Named = []
+        parts = self._parts(asked)
+        while parts:
+            part, *parts = parts
+            rest, begun = joined(parts), self.limits.budget.clock()
+            compiled = self.compile(part, rest, before)
+            before = [*before, *part]
+            if rest and not screened and self.limits.budget.clock() - begun < WORTH_S:
+                compiled, parts = [*compiled, *self.compile(rest, (), before)], []
+            screened.append(self.screen(compiled))
+        return Screened.of_parts(screened)
+
+    def _parts(self, asked: Named) -> list[Named]:
+        """The proposals in parts of whole sizes, with about as many configurations each."""
+        if self.compiling is None or self.limits.budget.bounded or not self.fleet.stays:
+            return [asked]
+        total = sum(len(names) for _, names in asked)
+        count, dealt = max(1, min(PARTS, total // LEAST_OF_A_PART)), 0
+        parts: list[Named] = [[] for _ in range(count)]
+        for state, names in asked:
+            parts[count * dealt // max(1, total)].append((state, names))
+            dealt += len(names)
+        return [part for part in parts if part]
+
+    def compile(self, asked: Named, then: Sequence[OfSize] = (), before: Sequence[OfSize] = ()) -> Named:
         """Compiles the proposals, and returns those that can be timed.
 
         The likely next proposals are queued before screening begins, so that compile workers and the GPU work at the
-        same time instead of waiting for each other.
+        same time instead of waiting for each other. then, before: what else the round asks for, after and before
+        these; workers that have nothing left to compile go on with the former.
         """
         if self.compiling is None:
             return remaining(asked)
         now, first_kernel_s = self.limits.budget.clock(), self.limits.pace.start_up_s()
         until = now + COMPILE_SHARE * (self._until - first_kernel_s - now)
-        self.compiling.compile_sizes(asked, "compile", until)
+        self.compiling.compile_sizes(asked, "compile", until, interleaved([*then]))
         asked = remaining(asked)
-        self.compiling.prefetch(interleaved(self._likely_after(asked)))
+        likely = self._likely_after([*before, *asked, *then])
+        self.compiling.prefetch([*interleaved([*then]), *interleaved(likely)])
         self.log.passed("choose what to compile ahead")
         return [(state, [name for name in names if state.is_compiled(name)]) for state, names in asked]
 
@@ -190,6 +232,11 @@ class Rounds:
         if not name:
             return work
         return replace(work, reference=self.planner.work(state, [name]).entries, reference_us=us)
+
+
+def joined(parts: Iterable[Named]) -> Named:
+    """The sizes of all parts."""
+    return [one for part in parts for one in part]
 
 
 def remaining(asked: Named) -> Named:

@@ -64,9 +64,7 @@ class Tuning:
             if states:
                 rounds = self.rounds(states, scripts, compiling)
                 while asked := rounds.propose():
-                    compiled = rounds.compile(asked)
-                    screened = rounds.screen(compiled)
-                    rounds.learn(screened)
+                    rounds.learn(rounds.time(asked))
                 if compiling:
                     compiling.note_idle()
                 more = self.recombine(states, scripts)

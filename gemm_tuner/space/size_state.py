@@ -288,4 +288,5 @@ def _brief(message: str) -> str:
 
 
 # Names of configurations for each of several sizes.
-Named = list[tuple[SizeState, list[str]]]
+OfSize = tuple[SizeState, list[str]]
+Named = list[OfSize]

@@ -131,6 +131,23 @@ def test_an_offer_needs_nobody_who_waits(begin: Callable[..., CompileService], h
     assert [name for name, _ in heard] == [task.name for task in offered]
 
 
+def test_what_comes_then_is_compiled_after_what_is_waited_for_and_once(tmp_path: Path) -> None:
+    first, second, third, fourth = tasks_in(tmp_path)
+    heard, done = list[str](), threading.Event()
+
+    def told(task: CompileTask, result: CompileResult) -> None:
+        heard.append(task.name)
+        if task.name == fourth.name:
+            done.set()
+
+    with CompileService(pool_in(tmp_path), told) as compiler:
+        compiler.prefetch([first])
+        assert compiler.compile([first, second], ignore, then=[second, third, first, fourth])
+        assert done.wait(240)
+        assert compiler.compile([third], ignore)
+    assert heard == [task.name for task in (first, second, third, fourth)]
+
+
 def test_time_that_is_over_ends_the_wait_and_what_was_not_begun(
     begin: Callable[..., CompileService], heard: Heard, tmp_path: Path
 ) -> None:

@@ -138,6 +138,7 @@ class StandInGpu(Launcher):
     plans: list[Plan] = field(default_factory=list)
     cancelled: bool = False
     overlaps: bool = False
+    stays: bool = False
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         self.plans.append(plan)

@@ -78,7 +78,7 @@ def test_rounds_share_a_process_which_makes_room_for_the_finals(opened: Opened, 
     launcher.prepare()
     first = launcher.timings(plan((ONE, ["good_1", "split_2", "slow_3"]), (TWO, ["good_1"])), tmp_path / "00-screen")
     launcher.timings(plan((ONE, ["good_4"])), tmp_path / "01-screen")
-    assert statuses(first.timings) == {"good_1": "ok", "split_2": "ok", "slow_3": "early_stopped"}
+    assert launcher.stays and statuses(first.timings) == {"good_1": "ok", "split_2": "ok", "slow_3": "early_stopped"}
     assert first.timings[ONE, "split_2"].samples_us == (42.0, 44.0)
     (pid,) = set(pids(tmp_path / "00-screen") + pids(tmp_path / "01-screen"))
     done = launcher.timings(plan((ONE, ["good_1"]), stage=FINALS), tmp_path / "02-finals")
@@ -167,6 +167,7 @@ def test_where_it_does_not_work_screening_goes_on_under_the_profiler_of_the_fina
         assert statuses(done.timings) == {"good_1": "ok", "good_2": "ok"}
     (line,) = said
     assert "nsys" in line and "CUPTI is not to be had" in line
+    assert not launcher.stays
 
 
 def test_what_a_process_says_before_its_first_plan_is_not_lost(

@@ -19,11 +19,12 @@ from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.pipeline.rounds import Rounds, view_of
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.search import Proposals, Search, SizeView, make_search
-from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.space.size_state import Named, SizeState
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
 CONFIGS = tuple(config(num_stages=stages) for stages in range(2, 8))
 NAMES = [one.name for one in CONFIGS]
+Pairs = list[tuple[Problem, Config]]
 
 
 class Batch:
@@ -45,11 +46,57 @@ class Batch:
         """As a tuning runs them."""
         rounds = self.rounds(compiling)
         while asked := rounds.propose():
-            rounds.learn(rounds.screen(rounds.compile(asked)))
+            rounds.learn(rounds.time(asked))
 
     @property
     def plans(self) -> list[Plan]:
         return [plan for gpu in self.gpus for plan in gpu.plans]
+
+
+class Clock:
+    """Takes the place of time's clock in the module under test."""
+
+    def __init__(self, start_s: float) -> None:
+        self.now_s = start_s
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class CompilesSome:
+    """Stands for the compile pool: books what it is asked for, the first as a spiller, and notes what it is offered.
+
+    takes_s: of each time that it is waited for.
+    """
+
+    spiller = NAMES[0]
+
+    def __init__(self, clock: Clock | None = None, takes_s: float = 0.0) -> None:
+        self.events: list[tuple[str, list[str]]] = []
+        self.clock, self.takes_s = clock, takes_s
+
+    def compile_sizes(self, wanted: Named, title: str, until: float, then: Pairs) -> None:
+        self.events.append((title, [named(state.problem, name) for state, names in wanted for name in names]))
+        if then:
+            self.events.append(("meanwhile", [named(problem, config.name) for problem, config in then]))
+        if self.clock is not None:
+            self.clock.now_s += self.takes_s
+        for state, names in wanted:
+            for name in names:
+                status = Status.SPILLED if name == self.spiller else Status.OK
+                state.record_compile(name, CompileResult(name, "d", status, message="spills 9"))
+
+    def prefetch(self, wanted: Pairs) -> None:
+        self.events.append(("offer", [named(problem, config.name) for problem, config in wanted]))
+
+
+def named(problem: Problem, name: str) -> str:
+    """A configuration of a size, in short: such as 512/0 for the first of CONFIGS."""
+    return f"{problem.m}/{NAMES.index(name)}"
+
+
+class CompilesAll(CompilesSome):
+    spiller = ""
 
 
 @pytest.fixture(autouse=True)
@@ -153,16 +200,20 @@ def test_two_gpus_time_a_size_each(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", [1, 2, 3])
-def test_a_size_whose_gpu_fails_is_screened_anew_on_another(start: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_size_whose_gpu_fails_is_screened_anew_on_another(
+    start: int, in_parts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Never by two GPUs, also where the one that failed had timed some of it; and nothing is missing."""
+    monkeypatch.setattr("gemm_tuner.pipeline.rounds.LEAST_OF_A_PART", 1 if in_parts else 100)
 
     def fails(plan: Plan) -> None:
         if len(failing.plans) == start:
             lost(plan)
 
-    failing = StandInGpu(us=dict.fromkeys(NAMES, 1.0), before=fails)
-    batch = Batch(tmp_path, failing, StandInGpu(us=dict.fromkeys(NAMES, 2.0)))
-    batch.run()
+    failing = StandInGpu(us=dict.fromkeys(NAMES, 1.0), before=fails, stays=True)
+    batch = Batch(tmp_path, failing, StandInGpu(us=dict.fromkeys(NAMES, 2.0), stays=True))
+    batch.run(CompilesAll(clocked(batch.session), takes_s=2.0))
     for state in batch.states:
         assert statuses(state) == dict.fromkeys(NAMES, "ok")
         assert set(state.screened_us().values()) == {2.0}
@@ -205,16 +256,6 @@ def test_a_wish_to_end_is_heard_after_the_round_is_saved(tmp_path: Path) -> None
     assert [timing.name for timing in batch.session.store.timings(ONE, SCREEN)] == NAMES[:2]
 
 
-class Clock:
-    """Takes the place of time's clock in the module under test."""
-
-    def __init__(self, start_s: float) -> None:
-        self.now_s = start_s
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-
 def clocked(of: Session) -> Clock:
     """A clock for the budget, which stands still unless a test moves it."""
     clock = Clock(of.limits.budget.began)
@@ -242,10 +283,10 @@ def test_compiling_leaves_a_share_of_a_budget_for_timing(tmp_path: Path, monkeyp
     at_s: list[float] = []
 
     class UsesItsTime(CompilesSome):
-        def compile_sizes(self, wanted: list[tuple[SizeState, list[str]]], title: str, until: float) -> None:
+        def compile_sizes(self, wanted: Named, title: str, until: float, then: Pairs) -> None:
             clock.now_s = until
             at_s.append(until - batch.session.limits.budget.began)
-            super().compile_sizes(wanted, title, until)
+            super().compile_sizes(wanted, title, until, then)
 
     batch.run(UsesItsTime())
     assert at_s == pytest.approx([30.0, 45.0, 52.5])  # halves of what is left until 60 s; finals have the last 30
@@ -288,36 +329,75 @@ def test_a_search_that_never_ends_is_a_bug(tmp_path: Path, monkeypatch: pytest.M
     assert len(batch.plans) == 1  # it was timed once all the same
 
 
-class CompilesSome:
-    """Stands for the compile pool: books what it is asked for, the first as a spiller, and notes what it is offered."""
+def run_with(batch: Batch, compiling: CompilesSome) -> None:
+    """Notes in the same list what is screened."""
 
-    def __init__(self) -> None:
-        self.events: list[tuple[str, list[str]]] = []
+    def note(plan: Plan) -> None:
+        compiling.events.append(("screen", [named(one.problem, name) for one in plan.work for _, name in one.entries]))
 
-    def compile_sizes(self, wanted: list[tuple[SizeState, list[str]]], title: str, until: float) -> None:
-        self.events.append((title, [name for _, names in wanted for name in names]))
-        for state, names in wanted:
-            for name in names:
-                status = Status.SPILLED if name == NAMES[0] else Status.OK
-                state.record_compile(name, CompileResult(name, "d", status, message="spills 9"))
+    batch.gpus[0].before = note
+    batch.run(compiling)
 
-    def prefetch(self, wanted: list[tuple[Problem, Config]]) -> None:
-        self.events.append(("offer", [config.name for _, config in wanted]))
+
+def of_both(*places: int) -> list[str]:
+    return [f"{m}/{place}" for m in (512, 64) for place in places]
 
 
 def test_only_what_compiled_is_timed_and_the_next_round_is_offered_first(tmp_path: Path) -> None:
-    compiling = CompilesSome()
-
-    def note(plan: Plan) -> None:
-        compiling.events.append(("screen", [name for work in plan.work for _, name in work.entries]))
-
-    batch = Batch(tmp_path, StandInGpu(before=note))
-    batch.run(compiling)
-    both = [2 * NAMES[part : part + 2] for part in (0, 2, 4)]
+    compiling, batch = CompilesSome(), Batch(tmp_path)
+    run_with(batch, compiling)
+    in_turns = [[f"{m}/{place}" for place in places for m in (512, 64)] for places in ((2, 3), (4, 5))]
     assert compiling.events == [
-        *(("compile", both[0]), ("offer", sorted(both[1])), ("screen", [NAMES[1]] * 2)),
-        *(("compile", both[1]), ("offer", sorted(both[2])), ("screen", both[1])),
-        *(("compile", both[2]), ("offer", []), ("screen", both[2])),
+        *(("compile", of_both(0, 1)), ("offer", in_turns[0]), ("screen", of_both(1))),
+        *(("compile", of_both(2, 3)), ("offer", in_turns[1]), ("screen", of_both(2, 3))),
+        *(("compile", of_both(4, 5)), ("offer", []), ("screen", of_both(4, 5))),
     ]
     assert statuses(batch.states[0])[NAMES[0]] == "spilled"
     assert NAMES[0] in view_of(batch.states[0]).failed
+
+
+def test_a_launcher_that_stays_times_a_part_of_a_round_while_the_rest_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gemm_tuner.pipeline.rounds.LEAST_OF_A_PART", 6)
+    batch = Batch(tmp_path, StandInGpu(stays=True), search=make_search("full", round_size=12))
+    compiling = CompilesAll(clocked(batch.session), takes_s=2.0)
+    run_with(batch, compiling)
+    one, two = ([f"{m}/{place}" for place in range(6)] for m in (512, 64))
+    assert compiling.events == [
+        *(("compile", one), ("meanwhile", two), ("offer", two), ("screen", one)),
+        *(("compile", two), ("offer", []), ("screen", two)),
+    ]
+    assert batch.session.log.facts["search rounds"] == 1
+    assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
+
+
+@pytest.mark.parametrize(
+    ("stays", "takes_s", "budget_s", "least"),
+    [(False, 2.0, 0.0, 6), (True, 0.5, 0.0, 6), (True, 2.0, 1e4, 6), (True, 2.0, 0.0, 7)],
+    ids=["a plan costs a start", "compiling takes no time", "budget", "too few"],
+)
+def test_a_round_is_timed_as_a_whole_where_parts_gain_nothing(
+    stays: bool, takes_s: float, budget_s: float, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gemm_tuner.pipeline.rounds.LEAST_OF_A_PART", least)
+    batch = Batch(tmp_path, StandInGpu(stays=stays), search=make_search("full", round_size=12))
+    if budget_s:
+        limit(batch.session, Budget(budget_s))
+    compiling = CompilesAll(clocked(batch.session), takes_s)
+    run_with(batch, compiling)
+    assert [names for what, names in compiling.events if what == "screen"] == [of_both(*range(6))]
+
+
+def test_what_a_round_asks_for_is_not_offered_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where an earlier part of the round was timed, of which the search has not learned yet."""
+    monkeypatch.setattr("gemm_tuner.pipeline.rounds.LEAST_OF_A_PART", 1)
+    batch = Batch(tmp_path, StandInGpu(stays=True))
+    compiling = CompilesAll(clocked(batch.session), takes_s=2.0)
+    run_with(batch, compiling)
+    screened: list[str] = []
+    for what, names in compiling.events:
+        screened += names if what == "screen" else []
+        if what == "offer":
+            assert not set(names) & set(screened) and len(names) == len(set(names))
+    assert len(screened) == 12 and len(batch.plans) == 6
