@@ -62,7 +62,10 @@ def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path, monkeypa
         "softmax.py:softmax_rows", spec="spec.yaml", arch="sm_90", compare="all", num_threads=1, output="tuned.yaml"
     )
     assert again.best == {"TILE": (4, 1), "num_warps": 1} and list(again.configs) == ["cols=37 dtype=fp16 rows=5"]
-    assert again.folder is not None and json.loads((again.folder / "run.json").read_text())["stages"]["compile"] > 0
+    assert again.folder is not None
+    record = json.loads((again.folder / "run.json").read_text())
+    assert record["sizes"][0]["total"] == 4 and min(record["stages"][stage] for stage in ("compile", "check")) > 0
+    assert record["facts"]["kernels compiled"] == 4, "with the measurement's own, by the first of both commands"
     with pytest.raises(UserError, match="nothing was tuned"):  # the file is that of the run before
         gt.kernel(spec="spec.yaml", arch="sm_90", explain="TILE=4x1", output="tuned.yaml")
 

@@ -168,6 +168,14 @@ def test_a_program_that_is_not_there_is_said_so(run: Run) -> None:
     assert "no such command: no-such-program-9" in run.said
 
 
+def test_modulars_own_flags_run_all_specs(modular: Run) -> None:
+    """M7."""
+    assert cli.main(["spec", "--yaml", "t.yaml", "--output", "out.csv"]) == EXIT_OK
+    assert [(row["M"], row["S"], row["met (ms)"]) for row in modular.table("out.csv")] == [
+        ("3", "4", "0.34"), ("3", "8", "0.38"), ("2", "4", "0.24"), ("2", "8", "0.28"),
+    ]  # fmt: skip
+
+
 def test_each_spec_is_a_process_and_one_case(modular: Run) -> None:
     """M3: a program that reports two cases is refused with a sentence."""
     assert modular() == EXIT_OK

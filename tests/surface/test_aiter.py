@@ -71,6 +71,29 @@ def test_the_callback_changes_what_is_used_and_rows_have_both(tmp_path: Path) ->
     assert "used layout" in lines["name"] and ",row," in lines["BLOCK32"] and ",wrong," in lines["BLOCK16"]
 
 
+def test_inputs_may_follow_from_the_configuration() -> None:
+    """As tokens that are padded to whole blocks; one that is given the inputs of another is wrong."""
+    clock, lengths = Said(), dict[int, set[int]]()
+
+    def input_helper(tokens: int, config: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        padded = -(-tokens // config["BLOCK_SIZE_M"]) * config["BLOCK_SIZE_M"]
+        return np.arange(padded) % tokens, config
+
+    def make_run_and_gt(config: dict[str, Any]) -> tuple[Callable[[], Any], Any]:
+        slots, config = input_helper(10, config)
+
+        def run() -> Any:
+            clock.us = float(len(slots))
+            lengths.setdefault(config["BLOCK_SIZE_M"], set()).add(len(slots))
+            return slots.reshape(-1, config["BLOCK_SIZE_M"])
+
+        return run, slots.reshape(-1, config["BLOCK_SIZE_M"])
+
+    space = [{"BLOCK_SIZE_M": block} for block in (16, 4)]
+    assert gt.tune_kernel(space, make_run_and_gt, clock=clock, output_dir=None) == {"BLOCK_SIZE_M": 4}
+    assert lengths == {16: {16}, 4: {12}}
+
+
 def test_nothing_right_is_an_error_that_says_why() -> None:
     with pytest.raises(ValueError, match="No best kernel found: 1 of 1 are wrong"):
         gt.tune_kernel([{"B": 1}], lambda config: (lambda: RIGHT, RIGHT + 1), output_dir=None)
@@ -120,6 +143,10 @@ def test_configurations_are_saved_as_aiter_does(tmp_path: Path) -> None:
     gt.save_configs_to_json("MI300X-GEMM.json", str(tmp_path / "new" / "folder"), configs)
     text = (tmp_path / "new" / "folder" / "MI300X-GEMM.json").read_text()
     assert text == json.dumps(configs, indent=4) + "\n"
+    with pytest.raises(TypeError):
+        gt.save_configs_to_json("MI300X-GEMM.json", str(tmp_path / "new" / "folder"), {"small": object()})
+    (only,) = (tmp_path / "new" / "folder").iterdir()
+    assert only.read_text() == text, "what cannot be written leaves the file as it was"
 
 
 def test_a_bucket_gets_what_takes_the_least_time_over_its_sizes(

@@ -145,6 +145,19 @@ def power_of_2(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
+def test_the_reference_is_computed_once_for_each_case() -> None:
+    dsl, cases = FakeDsl(), []
+
+    def reference(a: Any, b: Any, c: Any) -> Any:
+        cases.append(a.shape)
+        return a @ b
+
+    gemm = tunable(dsl, reference=reference)
+    for m in (8, 16, 8):
+        gemm(*operands(m))
+    assert gemm.tunings == 2 and cases == [(8, 4), (16, 4)]
+
+
 def test_calls_of_one_key_share_a_configuration_and_its_cost_is_measured() -> None:
     clock = Said()
 
