@@ -69,6 +69,7 @@ def tune_by(settings: Settings, log: RunLog, cluster: OnCluster | None) -> int:
             cluster.on_folder(session.folder.root)
         if run_start.is_finished(session.store):
             return say_finished(session)
+        start_launchers(launchers if cluster is None else (), log)
         total, sizes = serving_space.cut_sizes(settings, environment.device, servers)
         states = [size.left for size in sizes if isinstance(size.left, SizeState)]
         empty = {size.problem: size.left for size in sizes if isinstance(size.left, UserError)}
@@ -102,6 +103,13 @@ def start_early(settings: Settings, *, works_here: bool) -> None:
     profilers.look_ahead(settings.profiler)
     if settings.compile_stage:
         compile_pool.begin(settings.language, settings.kind)
+
+
+def start_launchers(launchers: Iterable[Launcher], log: RunLog) -> None:
+    """Lets launchers of this machine start while the space is cut."""
+    for launcher in launchers:
+        launcher.prepare()
+    log.passed("start launchers")
 
 
 def say_idle(settings: Settings, environment: Environment, console: Console, task: str = "") -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -18,7 +19,7 @@ from gemm_tuner.cli.main import main
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.measure import replay as recordings
 from gemm_tuner.measure.replay import in_order
-from gemm_tuner.pipeline import prepare
+from gemm_tuner.pipeline import prepare, serving_space
 from gemm_tuner.report import data
 from gemm_tuner.store import results
 
@@ -110,6 +111,25 @@ def test_a_recording_of_several_processes_is_played_back_as_such(
         assert size.time_us == pytest.approx(row["median_us"], abs=6e-4)
         assert size.vendor_ratio == pytest.approx(row["vendor_ratio"], abs=6e-4)
         assert size.ours is not None and size.ours.interval_us is not None
+
+
+def test_launchers_start_before_the_space_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    events: list[str] = []
+    prepare_, cut_sizes = recordings.ReplayLauncher.prepare, serving_space.cut_sizes
+
+    def prepared(launcher: recordings.ReplayLauncher) -> None:
+        events.append("launchers")
+        prepare_(launcher)
+
+    def cut(*of: Any) -> Any:
+        events.append("rules")
+        return cut_sizes(*of)
+
+    monkeypatch.setattr(recordings.ReplayLauncher, "prepare", prepared)
+    monkeypatch.setattr(serving_space, "cut_sizes", cut)
+    assert replay(RECORDING / "raw", tmp_path, "--no_compile_stage") == 0
+    assert events[:2] == ["launchers", "rules"]
 
 
 def test_the_time_breakdown_accounts_for_the_whole_command(
