@@ -14,6 +14,12 @@ def symbol_name(specialisation):
     return specialisation.constants["NAME"]
 
 
+from triton.language.extra.cuda import gdc_launch_dependents  # noqa: E402
+from triton.language.extra.cuda import gdc_wait  # noqa: E402
+
+EARLY = not triton.knobs.runtime.interpret
+FOLLOWING = {"launch_pdl": True} if EARLY else {}
+
 @triton.jit
 def finished(accumulator, rows, columns, M, N):
     """C[M, N] = A[M, K] @ B[K, N], from the sums of products; rows and columns broadcast to their shape."""
@@ -34,9 +40,13 @@ def gemm_tile(
     # EVEN_K: SPLIT_K * BLOCK_SIZE_K divides K, so that no load along K needs a mask
     # WIDE: a matrix has 2**31 elements or more, so that offsets need 64 bits
     # BY_8: every size that strides are made of is divisible by 8 and not all by 16, which Triton sees itself
-    EVEN_K: tl.constexpr, WIDE: tl.constexpr, BY_8: tl.constexpr,
+    # EARLY: the launch that adds the slices up may start before this one ends
+    EVEN_K: tl.constexpr, WIDE: tl.constexpr, BY_8: tl.constexpr, EARLY: tl.constexpr,
 ):
     """One tile of C a program; the programs along axis 1 share out the blocks of K."""
+    if EARLY:
+        gdc_launch_dependents()
+
     if BY_8:
         N = N // 8 * 8
         K = K // 8 * 8
@@ -105,8 +115,12 @@ def gemm_tile(
 def split_k_reduce(
     # partial sums [SPLIT_K, numel], C[numel] row-major, numel = M * N
     partial_ptr, c_ptr, M, N, numel,
-    NAME: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_SIZE: tl.constexpr,
+    NAME: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_SIZE: tl.constexpr, EARLY: tl.constexpr,
 ):
+    if EARLY:
+        gdc_wait()
+        gdc_launch_dependents()
+
     offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     inside = offsets < numel
     accumulator = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
@@ -128,8 +142,8 @@ def reduce_call(config, size, operands, scratch):
     split_k, numel = config["SPLIT_K"], M * N * batch
     symbol = f"split_k_reduce_SK{split_k}"
     positional = (scratch.partial_sums, operands.c, M, N, numel)
-    positional += (symbol, split_k, REDUCE_BLOCK_SIZE)
-    return (symbol, split_k_reduce, (-(-numel // REDUCE_BLOCK_SIZE),), positional, {})
+    positional += (symbol, split_k, REDUCE_BLOCK_SIZE, EARLY)
+    return (symbol, split_k_reduce, (-(-numel // REDUCE_BLOCK_SIZE),), positional, FOLLOWING)
 
 DESCRIPTORS = False
 
@@ -154,7 +168,7 @@ def calls(config, size, operands, scratch, num_sms):
     lda, ldb, ldc = K, N, N
     positional = (operands.a, operands.b, target, )
     positional += (M, N, K, config["GROUP_SIZE_M"], lda, ldb, ldc, config["binary"], *blocks)
-    positional += (split_k, config["NUM_XCDS"], config["STREAM_B"], even_k, wide, by_8)
+    positional += (split_k, config["NUM_XCDS"], config["STREAM_B"], even_k, wide, by_8, EARLY and split_k > 1)
     options = ('num_warps', 'num_stages')
     launches = [(config["binary"], gemm_tile, (tiles, split_k, batch), positional, {o: config[o] for o in options})]
     if split_k > 1:
