@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +19,21 @@ from gemm_tuner.surface.profile_args import ProfileArgs
 from gemm_tuner.surface.records import Call, Config, Rejected, Tuned
 from gemm_tuner.surface.supply import Supply, TensorSupplyType
 from gemm_tuner.surface.time_limit import limited
-from gemm_tuner.surface.tunables import Built, Tunable
+from gemm_tuner.surface.tunables import Arguments, Built, Tunable
 from gemm_tuner.surface.tuner import tune_callables
 from gemm_tuner.surface.written import Written, written_by
+
+
+def _require_taken(program: Callable[..., Any], call: Arguments, names: Sequence[str]) -> None:
+    """Raises UserError for a reference that does not take the arguments of its call. names: of the tensors."""
+    try:
+        inspect.signature(program).bind(*call.args, **call.kwargs)
+    except TypeError as error:
+        given = names if len(names) == len(call.args) else [f"one {type(value).__name__}" for value in call.args]
+        accepted = f"a function of {', '.join([*given, *call.kwargs])}"
+        raise UserError(str(error), where="ref_prog", accepted=accepted) from error
+    except ValueError:  # a builtin whose signature nobody knows
+        return
 
 
 @dataclass(frozen=True)
@@ -179,6 +192,7 @@ class Tuning:
         if program is None or self.profile.skip_check:
             return None, None
         call = built.arguments(inputs, outputs)
+        _require_taken(program, call, [one.name for one in built.params or ()])
         try:
             found = program(*call.args, **call.kwargs)
         except Exception:

@@ -245,6 +245,14 @@ def test_without_a_gpu_a_launch_says_what_works_there() -> None:
         kernel[(1,)](x, torch.empty(64), 2.0, 64)
 
 
+def test_a_reference_that_takes_other_arguments_is_no_fault_of_configurations(kernels: Any) -> None:
+    kernel, timed = launched(kernels, MS, configs=CONFIGS, key=["n"], ref_prog=lambda x, out, n, factor: x * factor)
+    x = torch.arange(100.0)
+    with pytest.raises(UserError, match="ref_prog: missing a required argument: 'n'; accepted: a function of x, out"):
+        kernel[lambda meta: (triton.cdiv(100, meta["BLOCK"]),)](x, torch.empty(100), 100, 2.0)
+    assert len(timed) == 1, "before any is timed"
+
+
 @pytest.mark.parametrize("fault", ["WRONG", "PART"])
 def test_a_wrong_triton_configuration_is_found_though_the_output_held_the_right_values(
     kernels: Any, fault: str
@@ -377,6 +385,10 @@ def test_bad_input_is_one_line_with_the_mend() -> None:
         tuned(configs=BLOCKS, early_stop=True, early_stop_factor=0.5)
     with pytest.raises(UserError, match="set_autotune_inputs"):
         tuned(configs={"block": [1, 2]})(lambda size, block=1: lambda x: x)(64)
+    with pytest.raises(
+        UserError, match="missing a required argument: 'c'; accepted: a function of argument 1, argument 2"
+    ):
+        tuned(configs=BLOCKS, ref_prog=lambda a, b, c: a @ b)(matmul)(64, 64, 64)
     with pytest.raises(UserError, match="argument 1 has a shape that is not static"):
         tuned(configs=BLOCKS)(dynamic)(64, 64, 64)
 
