@@ -22,6 +22,7 @@ from gemm_tuner.core.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, FREE_SPA
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.served import NAMES as SERVERS
+from gemm_tuner.gemm.short_forms import label
 from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.system import bug_report, program
@@ -103,7 +104,8 @@ def run(
     settings = settings_from(arguments, entries or read_sizes(arguments, shown.log))
     settings = replace(settings, older={**(older or {}), **settings.older}, began=began or settings.began)
     if shown.log.is_terminal:  # imports and the query of GPUs take a second or two
-        count = f"{len(settings.entries)} sizes" if len(settings.entries) > 1 else settings.entries[0].problem.key
+        several = len(settings.entries) > 1
+        count = f"{len(settings.entries)} sizes" if several else label(settings.entries[0].problem)
         print_line(shown.log, f"{program.name()}: {count}, starting")
     if arguments.dry_run or arguments.explain is not None:
         from gemm_tuner.pipeline import preview

@@ -45,7 +45,8 @@ class Bucket:
         sizes = ", ".join(map(str, self.us))
         line = f"{self.name} (sizes {sizes}): {sum(self.us.values()):.6g} us in all"
         if len(self.us) > 1:
-            line += f", {self.loss_pct:.2g} % more than each by its own best"
+            noisy = "" if self.loss_pct >= 0 else ", which is noise"
+            line += f", {abs(self.loss_pct):.2g} % {'less' if noisy else 'more'} than each by its own best{noisy}"
             last = "fails at another" if self.us_of_last is None else f"takes {self.us_of_last:.6g} us"
             line += f"; the best of the last size {last}"
         return line

@@ -280,6 +280,18 @@ def test_a_last_line_ends_between_words_and_stands_behind_no_echo(monkeypatch: p
         assert not isinstance(raised, UserError) or " ".join(lines).endswith(text.strip())
 
 
+def test_a_run_begins_by_the_short_name_of_what_it_tunes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And not by the key with its hash, which is wider than a terminal."""
+    screen = Screen(80)
+    monkeypatch.setattr(pipeline, "tune", lambda *_: EXIT_OK)
+    monkeypatch.setattr(cli, "consoles", lambda: Consoles(screen.console, screen.console))
+    example = (ROOT / "examples" / "kernels" / "softmax.yaml").read_text().replace("[1000, 4096]", "1000")
+    (tmp_path / "one.yaml").write_text(example.replace(": softmax.py", f": {ROOT}/examples/kernels/softmax.py"))
+    main(["kernel", "--spec", str(tmp_path / "one.yaml")])
+    (line,) = [line for line in screen.lines if line.endswith("starting")]
+    assert "softmax_rows rows=4096 cols=1000 dtype=fp16" in line
+
+
 @pytest.mark.parametrize(
     ("flag", "called"),
     [(None, "tune"), ("--benchmark", "benchmark"), ("--compare_wo_tuning", "compare_without_tuning")],

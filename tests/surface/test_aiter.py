@@ -18,6 +18,7 @@ from samples import ROOT
 
 import gemm_tuner as gt
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.surface.buckets import Bucket
 
 
 def test_arguments_and_defaults_are_aiters() -> None:
@@ -173,6 +174,13 @@ def test_a_bucket_gets_what_takes_the_least_time_over_its_sizes(
     with pytest.raises(UserError, match="300 is in no bucket"):
         gt.tune_and_save_configs([300], factory, [{"B": 1}], str(tmp_path), "GPU", buckets={"small": 256},
                                  clock=clock, output_dir=None)  # fmt: skip
+
+
+def test_a_bucket_that_seems_to_take_less_than_the_best_is_said_to_be_noise() -> None:
+    us = {1: 40.0, 2: 60.0}
+    more, less = (Bucket("small", {"B": 1}, us, best, 60.0).line() for best in ({1: 40, 2: 40}, {1: 65, 2: 60}))
+    assert "25 % more than each by its own best;" in more
+    assert "20 % less than each by its own best, which is noise;" in less
 
 
 def test_the_script_of_the_guide_runs_without_a_gpu(tmp_path: Path) -> None:
