@@ -183,6 +183,8 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=4, help="processes that compile")
     parser.add_argument("--output_dir", default="results", help="where the log and the table of the run go")
     given = parser.parse_args()
+    if given.kernel_from and not Path(given.kernel_from).is_file():
+        parser.error(f"--kernel_from: there is no file {given.kernel_from}; --help says where NVIDIA's is")
     if given.kernel_from:
         compiled = compile_ahead(given)
         if given.compiled:

@@ -199,6 +199,9 @@ def test_the_example_compiles_the_space_of_the_file_that_is_named(built: Any, tm
     assert registers["mma_tiler_mn=(256,"] >= 32 > registers["mma_tiler_mn=(64,"] >= 8
     assert "CantImplementError: not one CTA" in next(line for line in lines if "use_2cta_instrs=False" in line)
     assert run(*kept) == lines
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        run("--kernel_from", tmp_path / "gemm.py")
+    assert failed.value.returncode == 2 and "there is no file" in failed.value.stderr.splitlines()[-1]
 
 
 def test_nothing_is_compiled_for_other_gpus(built: Any) -> None:
