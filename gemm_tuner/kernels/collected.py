@@ -83,8 +83,8 @@ def _names(note: LaunchNote) -> tuple[frozenset[str], ...]:
 def _spec(notes: Sequence[LaunchNote], grid: Sequence[str], folder: Path) -> dict[str, Any]:
     last = notes[-1]
     stored = _stored(last)
-    texts, constants = _without_repeats(notes, grid)
-    shapes = {name: _shape(notes, name) for name in last.tensors}
+    texts, constants, said = _without_repeats(notes, grid)
+    shapes = {name: tuple(said.get(one, one) for one in _shape(notes, name)) for name in last.tensors}
     cases = [{**_case(note, shapes), **row} for note, row in zip(notes, constants, strict=True)]
     params = _params(notes)
     spec: dict[str, Any] = {
@@ -115,17 +115,21 @@ def _case(note: LaunchNote, shapes: Mapping[str, Sequence[str]]) -> dict[str, Sc
 
 
 def _shape(notes: Sequence[LaunchNote], name: str) -> tuple[str, ...]:
-    """One or two arguments whose product is the tensor's size in all cases; empty if there are none."""
+    """One or two arguments whose product is the tensor's size in all cases, or with one of the grid's constants, such
+    as the rows of which each program has one; empty if there are none."""
     sizes = [note.tensors[name].elements for note in notes]
     arguments = [one for one, value in notes[0].scalars.items() if type(value) is int and value != 1]
-    for names in (*itertools.combinations(arguments, 1), *itertools.combinations(arguments, 2)):
+    several = [*itertools.combinations(arguments, 1), *itertools.combinations(arguments, 2)]
+    constants = [f"{CONSTANT}{place}" for place, value in enumerate(notes[0].constants) if value != 1]
+    for names in (*several, *((one, *names) for names in several for one in constants)):
         if all(_product(note, names) == size for note, size in _pairs(notes, sizes)):
             return names
     return ()
 
 
 def _product(note: LaunchNote, names: Sequence[str]) -> float:
-    return math.prod(value for name in names if isinstance(value := note.scalars[name], (int, float)))
+    known = {**note.scalars, **{f"{CONSTANT}{place}": value for place, value in enumerate(note.constants)}}
+    return math.prod(value for name in names if isinstance(value := known[name], (int, float)))
 
 
 def _stored(note: LaunchNote) -> tuple[str, ...]:
@@ -136,10 +140,12 @@ def _stored(note: LaunchNote) -> tuple[str, ...]:
         return ()
 
 
-def _without_repeats(notes: Sequence[LaunchNote], grid: Sequence[str]) -> tuple[list[str], list[dict[str, Scalar]]]:
-    """(the grid, the remaining grid constants of each case). Constants that are equal in all cases become numbers, and
-    those that equal an argument in all cases become its name."""
-    renamed, left = {}, []
+def _without_repeats(
+    notes: Sequence[LaunchNote], grid: Sequence[str]
+) -> tuple[list[str], list[dict[str, Scalar]], dict[str, str]]:
+    """(the grid, the remaining grid constants of each case, what stands for the others). Constants that are equal in
+    all cases become numbers, and those that equal an argument in all cases become its name."""
+    renamed, left = dict[str, str](), list[int]()
     for place, values in enumerate(zip(*(note.constants for note in notes), strict=True)):
         name = f"{CONSTANT}{place}"
         same = [
@@ -154,7 +160,7 @@ def _without_repeats(notes: Sequence[LaunchNote], grid: Sequence[str]) -> tuple[
         else:
             left.append(place)
     texts = [_renamed(text, renamed) for text in grid]
-    return texts, [{f"{CONSTANT}{place}": note.constants[place] for place in left} for note in notes]
+    return texts, [{f"{CONSTANT}{place}": note.constants[place] for place in left} for note in notes], renamed
 
 
 def _pairs(notes: Sequence[LaunchNote], values: Sequence[int]) -> list[tuple[LaunchNote, int]]:

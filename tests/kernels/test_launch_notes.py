@@ -59,6 +59,20 @@ def test_grids_of_several_cases_keep_what_differs(tmp_path: Path) -> None:
     assert found.spec["tensors"]["x"]["shape"] == ["x_elements"] and found.spec["cases"][0]["x_elements"] == 441.0
 
 
+@pytest.mark.parametrize(("rows", "shape"), [((64, 64), ["64", "n"]), ((63, 64), ["grid_0", "n"])])
+def test_a_tensor_of_a_row_for_each_program_shrinks_with_the_row(
+    tmp_path: Path, rows: tuple[int, int], shape: list[str]
+) -> None:
+    """A check of fewer columns would else find the rest of the output unwritten."""
+    notes = [
+        replace(NOTE, scalars={"n": n}, tensors={"x": Memory("fp32", m * n)}, constants=[m], grid=["grid_0"])
+        for n, m in zip((1000, 61), rows, strict=True)
+    ]
+    (found,) = collected(notes, tmp_path)
+    assert found.spec["tensors"]["x"]["shape"] == shape
+    assert found.spec["cases"][0].get("grid_0") == (63 if rows[0] == 63 else None)
+
+
 def test_the_newest_note_of_a_key_counts_and_other_configurations_are_ruled_out(tmp_path: Path) -> None:
     configs = [{"BLOCK": 32, "num_warps": 4}, {"BLOCK": 64, "num_warps": 8}]
     newer = replace(NOTE, scalars={"n": 64, "stride": 9}, configs=configs)
