@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.kernels.kernel_spec import Scalar
 from gemm_tuner.kernels.problem import KernelProblem
 
@@ -43,6 +44,9 @@ class TunedResults:
 
         found: dict[str, list[tuple[Mapping[str, Scalar], Mapping[str, Any]]]] = {}
         for path in paths:
+            if not Path(path).exists():
+                hint = "leave results out until tune_gemm.py kernel -o has written it"
+                raise UserError("there is no such file", where=str(path), hint=hint)
             for row in results.read(Path(path)).rows:
                 if isinstance(row.problem, KernelProblem) and row.config and row.verified.value in verified:
                     found.setdefault(row.problem.name, []).append((row.problem.values, row.config.options()))

@@ -59,6 +59,10 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         names.add(name)
         path = arguments.output / f"{name}.yaml"
         write_text_atomically(path, dump_yaml(one.spec))
-        line = f"{printable(path)}: {one.cases} cases of {one.launches} notes"
+        of_cases, of_notes = (
+            f"{one.cases} case{'s' * (one.cases > 1)}",
+            f"{one.launches} note{'s' * (one.launches > 1)}",
+        )
+        line = f"{printable(path)}: {of_cases} of {of_notes}"
         print_line(shown.out, f"{line}; tune: tune_gemm.py kernel --spec {printable(path)}")
     return EXIT_OK
