@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device
 from gemm_tuner.hosts.module_sources import Modules
 from gemm_tuner.kernels.kernel_spec import KernelSpec
@@ -57,9 +58,10 @@ class HostProblem(KernelProblem):
 
     @property
     def spec_there(self) -> HostSpec:
-        """The spec. Raises ValueError for a problem from a results row, which has none."""
+        """The spec. Raises UserError for a problem from a results row, which has none."""
         if self.spec is None:
-            raise ValueError(f"{self.key} was read without its spec")
+            hint = "the subcommand kernel takes it by --host and --spec, and this file by --gemm_size_file"
+            raise UserError("was read without its spec", where=self.key, hint=hint)
         return self.spec
 
     def to_dict(self) -> dict[str, Any]:

@@ -150,10 +150,11 @@ def of(problem: Problem) -> KernelProblem:
 
 
 def spec_of(problem: Problem) -> KernelSpec:
-    """The problem's spec. Raises ValueError for a problem from a results row, which has none."""
+    """The problem's spec. Raises UserError for a problem from a results row, which has none."""
     spec = of(problem).spec
     if spec is None:
-        raise ValueError(f"{problem.key} was read without its spec")
+        hint = "the subcommand kernel takes it by --spec, and this file by --gemm_size_file"
+        raise UserError("was read without its spec", where=problem.key, hint=hint)
     return spec
 
 

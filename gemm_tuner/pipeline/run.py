@@ -162,6 +162,7 @@ def benchmark_by(settings: Settings, log: RunLog) -> int:
         raise EnvironmentFault("--benchmark needs a GPU to time on", hint="--compare_wo_tuning checks without one")
     log.passed("look for GPUs")
     say_idle(settings, environment, log.console, "--benchmark")
+    settings = prepare.on_device(settings, environment.device)
     states, servers = (
         given(settings, environment),
         serving.given(settings.entries, environment.device, settings.kernels),
@@ -182,6 +183,7 @@ def compare_without_tuning(settings: Settings, console: Console, out: Console) -
     """Checks the configurations of a results file. Returns exit status 1 if one is wrong."""
     environment = prepare.find_environment(settings)
     say_idle(settings, environment, console, "--compare_wo_tuning")
+    settings = prepare.on_device(settings, environment.device)
     states = given(settings, environment)
     if environment.recording is not None:
         recorded.require_given(states, environment.recording, timed=False)

@@ -41,3 +41,14 @@ def test_a_key_is_validated_at_cases_that_were_not_tuned(machine: Machine) -> No
     assert len(validated.rows) == 2 and not known & {row.problem.key for row in validated.rows}
     assert "the key costs 0.0 % on the mean of 2 cases" in done.out
     assert done.out.count("softmax_rows_ROWS") >= 2
+
+
+@pytest.mark.grid
+def test_configurations_of_a_results_file_are_timed_without_tuning(machine: Machine) -> None:
+    flags = ("--templates", "templates", "--profiler", "nsys", "--iters", "5")
+    assert machine.run(*flags, "--search", "full", "-o", "tuned.yaml").status == 0
+    done = machine.run(*flags, "--benchmark", "--gemm_size_file", "tuned.yaml", "-o", "again.yaml")
+    assert done.status == 0, done.err
+    tuned, again = (results.read(machine.folder / name).rows for name in ("tuned.yaml", "again.yaml"))
+    assert [(row.problem, row.config) for row in again] == [(row.problem, row.config) for row in tuned]
+    assert all(row.facts["median_us"] > 0 and row.verified is Verified.TRUE for row in again)

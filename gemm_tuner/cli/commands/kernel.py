@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from gemm_tuner.cli import options
@@ -11,7 +12,12 @@ from gemm_tuner.cli.flag_types import positive
 from gemm_tuner.cli.parser import Parser, see_help
 from gemm_tuner.core.errors import EXIT_OK, UserError
 from gemm_tuner.gemm.sizes import SizeEntry
+from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.terminal_table import print_line
+
+TASKS = "it with --benchmark or --compare_wo_tuning"
+UPDATE = "--update FILE has a results file's configurations in the finals"
 
 DESCRIPTION = """\
 Tunes a Triton kernel of yours. It is compiled without a GPU, pruned by the rules of the spec and by its own registers,
@@ -66,7 +72,10 @@ tune_gemm.py kernel [FILE.py:NAME] --spec SPEC.yaml [flag ...]
     parser.add_argument("--validate_key", metavar="N", type=positive,
                         help="then tune N cases that share a key of the spec and were not tuned, and say how much "
                         "slower the key's configuration is there than their own best")  # fmt: skip
-    parser.set_defaults(gemm_size_file=None, **dict.fromkeys(options.REPLACED, False))
+    parser.add_argument("--gemm_size_file", metavar="RESULTS.yaml", type=Path,
+                        help="with --benchmark or --compare_wo_tuning: the results file whose configurations of the "
+                        "spec's cases are timed or checked")  # fmt: skip
+    parser.set_defaults(**dict.fromkeys(options.REPLACED, False))
     options.add_flags_of_a_run(parser)
 
 
@@ -80,7 +89,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         from gemm_tuner.hosts.host_spec import HostProblem
 
         host_spec, cases = host_spec_file.read(arguments.kernel, arguments.host, arguments.spec)
-        return run(arguments, shown, tuple(SizeEntry(HostProblem.of(host_spec, case)) for case in cases))
+        return run(arguments, shown, entries_of(arguments, [HostProblem.of(host_spec, case) for case in cases]))
     if arguments.spec is None:
         raise UserError("--spec SPEC.yaml is missing", accepted="it, or --host FILE.py:FUNCTION", hint=see_help())
     from gemm_tuner.cli import key_validation
@@ -88,6 +97,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.kernels import kernel_spec_file, reference_trial
 
     spec, cases = kernel_spec_file.read(arguments.spec, arguments.kernel)
+    entries = entries_of(arguments, [problem_of(spec, case) for case in cases])
     previews = arguments.dry_run or arguments.compile_only or arguments.explain is not None
     if arguments.validate_key:
         key_validation.require_output(arguments.output)
@@ -103,7 +113,29 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
                 shown.log,
                 f"{arguments.spec}, reference: on this CPU it raises {raised}; what is not checked stays unverified",
             )
-    status = run(arguments, shown, tuple(SizeEntry(problem_of(spec, case)) for case in cases))
+    status = run(arguments, shown, entries)
     if status != EXIT_OK or not arguments.validate_key or previews:
         return status
     return key_validation.validate(arguments, shown, spec, cases, arguments.validate_key)
+
+
+def entries_of(arguments: argparse.Namespace, problems: Sequence[KernelProblem]) -> tuple[SizeEntry, ...]:
+    """The cases of the spec; with --benchmark or --compare_wo_tuning those that the results file has a configuration
+    for, with it. Raises UserError for a file of another spec."""
+    path = arguments.gemm_size_file
+    flag = next((f"--{one}" for one in ("benchmark", "compare_wo_tuning") if getattr(arguments, one)), "")
+    if not flag:
+        if path is not None:
+            raise UserError("tuning takes no configurations", where="--gemm_size_file", accepted=TASKS, hint=UPDATE)
+        return tuple(map(SizeEntry, problems))
+    if path is None:
+        raise UserError(f"{flag} takes the configurations of a results file", accepted="--gemm_size_file RESULTS.yaml")
+    from gemm_tuner.store import results
+
+    configs = {row.problem: row.config for row in results.read(path).rows if row.config is not None}
+    found = tuple(SizeEntry(one, configs[one]) for one in problems if one in configs)
+    if not found:
+        cases = ", ".join(dict.fromkeys(problem.subject for problem in configs)) or "nothing"
+        what = f"holds no case of this spec, but of {cases}; any change of the spec or the kernel makes another"
+        raise UserError(what, where=printable(path), accepted="what tune_gemm.py kernel -o wrote for this spec")
+    return found
