@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import foreground
 import pytest
 import warm_python
 
@@ -34,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Python keeps the byte code of what is imported, also where the environment says otherwise: some hundred processes
     that the tests start import the package. And libraries compute with one thread: others would wait in a loop.
     """
+    foreground.take_interrupts()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False  # multiprocess hands it on to the processes that it spawns

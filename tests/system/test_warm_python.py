@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import foreground
 import pytest
 import warm_python
 from process_samples import ends
@@ -209,3 +210,17 @@ def test_it_dies_with_the_process_that_asked_and_is_found_by_its_mark(script: Pa
     assert process.wait() == -signal.SIGKILL
     assert ends(child.pid)
     process.stdout.close()
+
+
+def test_a_session_that_was_started_in_the_background_is_as_another() -> None:
+    """Else nothing that the tuner starts, which takes SIGINT, would be warm."""
+    before, state = signal.getsignal(signal.SIGINT), warm_python.inherited()
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        assert warm_python.inherited() != state
+        foreground.take_interrupts()
+        assert warm_python.inherited() == state
+        signal.signal(signal.SIGINT, lambda *_: None)  # as the tuner does
+        assert warm_python.inherited() == state
+    finally:
+        signal.signal(signal.SIGINT, before)
