@@ -47,27 +47,7 @@ WINNERS = {
     SPLIT: replace(WINNER, SPLIT_K=3),
     UNEQUAL: replace(WINNER, SPLIT_K=3, SWAP_AB=1),
 }
-RUN = """
-import json, sys, warnings
-import torch, tuned_gemm
-tuned_gemm._check_device = lambda tensors: None
-tuned_gemm._INTERPRETED = False  # else no kernel is launched but Triton's
-wrong, cute = [], []
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    for M, N, K, biased in json.loads(sys.argv[1]):
-        a, b = torch.randn(M, K).half(), torch.randn(K, N).half()
-        more = {"bias": torch.randn(N).half(), "alpha": 2.0} if biased else {}
-        for _ in range(2):
-            c = tuned_gemm.matmul(a, b, **more)
-        expected = (2.0 if biased else 1.0) * (a.float() @ b.float()) + (more["bias"].float() if biased else 0)
-        if not torch.allclose(c.float(), expected, atol=0.1, rtol=0.01):
-            wrong.append([M, N, K])
-calls = list(sys.modules["tvm_ffi"].CALLS) if "tvm_ffi" in sys.modules else []
-said = [str(one.message) for one in caught if "Triton" in str(one.message)]
-print(json.dumps({"wrong": wrong, "calls": calls, "said": said}))
-"""
-
+CALLS = Path(__file__).with_name("cute_calls.py")
 REFUSED = """
 import json, sys
 import torch, tuned_gemm
@@ -119,7 +99,7 @@ def sizes_of(problems: Sequence[GemmProblem]) -> str:
 def run(module: Path, problems: Sequence[GemmProblem], **env: str) -> dict[str, Any]:
     path = os.pathsep.join([str(module.parent), *([env.pop("path")] if "path" in env else [])])
     env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path, **env}
-    done = subprocess.run([sys.executable, "-c", RUN, sizes_of(problems)], env=env, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, str(CALLS), sizes_of(problems)], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

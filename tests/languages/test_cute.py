@@ -184,7 +184,7 @@ def test_the_example_compiles_the_space_of_the_file_that_is_named(built: Any, tm
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(STAND_IN)))}
 
     def run(*arguments: object) -> list[str]:
-        command = [sys.executable, example, "--compile_only", *arguments]
+        command = [sys.executable, str(example), "--compile_only", *map(str, arguments)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         return done.stdout.splitlines()
 
