@@ -55,13 +55,16 @@ class LiveLauncher(Control, Launcher):
 
     def starting_ahead(self, folder: Path) -> LiveLauncher:
         """The same, with launchers that can be started ahead, with their files in ``folder``."""
-        turn = ["--turn", str(self.turn)] if self.turn else []
-        of = self.language.name, str(self.scripts_dir), "--device", self._device
+        of = self.language.name, str(self.scripts_dir), "--device", self._device, *self._turn
         return replace(
             self,
-            ahead=StartsAhead(self.profiler.command, self.environment, (*of, *turn), folder),
+            ahead=StartsAhead(self.profiler.command, self.environment, of, folder),
             checks_ahead=StartsAhead(lambda argv, _: argv, self.environment, of, folder / "checks"),
         )
+
+    @property
+    def _turn(self) -> list[str]:
+        return ["--turn", str(self.turn)] if self.turn else []
 
     def prepare_finals(self, count: int) -> None:
         if self.ahead is not None:
@@ -112,8 +115,13 @@ class LiveLauncher(Control, Launcher):
     def _profile(self, plan: Plan, where: Path, on_event: OnEvent) -> Ended:
         """Starts the profiler once; plan, journal, log and trace are in the folder ``where``."""
         plan.write(where / "plan.json")
-        argv = [sys.executable, str(self.scripts_dir / plan.scripts[0]), "--plan", str(where / "plan.json")]
-        argv += ["--turn", str(self.turn)] if self.turn else []
+        argv = [
+            sys.executable,
+            str(self.scripts_dir / plan.scripts[0]),
+            "--plan",
+            str(where / "plan.json"),
+            *self._turn,
+        ]
         command = self.profiler.command(argv, where)
         waiting = self.ahead.take() if self.ahead else None
         ended = watch(command, self.environment(), where, on_event, self, waiting)
@@ -130,7 +138,7 @@ class LiveLauncher(Control, Launcher):
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         """Checks the plan's entries. on_event: called with every journal event as it is written."""
         of = self.placed(plan), folder, self.scripts_dir, self.environment()
-        check_plan(*of, on_event, self, self.checks_ahead.take() if self.checks_ahead else None)
+        check_plan(*of, on_event, self, self.checks_ahead.take() if self.checks_ahead else None, self._turn)
 
     def cancel(self) -> None:
         """Ends the running launchers; may be called from any thread. ``timings`` then raises KeyboardInterrupt."""

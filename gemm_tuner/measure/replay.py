@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Problem, Status, Timing
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.journal import Begin, End, Event, Fail, Finished, Judged, read_journal
 from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, VERIFY, Plan
 from gemm_tuner.measure.device import Machine
@@ -198,13 +199,25 @@ class ReplayLauncher(Launcher):
             return failures(plan, journal)
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
-        wanted = {(work.problem, name) for work in plan.work for _, name in work.entries}
+        """In the order of the plan, up to the first right one where that is enough: checks of a run may have been made
+        before its ranking was known."""
+        recorded: dict[Key, list[Begin | End | Fail | Judged]] = {}
         for _, old_plan, journal in self._starts(VERIFY):
             for event in journal:
                 if isinstance(event, (Begin, End, Fail, Judged)):
-                    problem = old_plan.work[event.work].problem
-                    if (problem, event.name) in wanted:
-                        on_event(problem, event)
+                    key = old_plan.work[event.work].problem, event.name
+                    if isinstance(event, Begin):  # again, in another process
+                        recorded.pop(key, None)
+                    recorded.setdefault(key, []).append(event)
+        for work in plan.work:
+            stops = plan.stop_at_first_right and not workload_of(work.problem.kind).compares_configs(work.problem)
+            for _, name in work.entries:
+                events = recorded.get((work.problem, name), [])
+                for heard in events:
+                    on_event(work.problem, heard)
+                judged = [event.ok for event in events if isinstance(event, Judged)]
+                if stops and judged and all(judged):
+                    break
 
 
 def joined(timings: Iterable[Timing]) -> list[Timing]:

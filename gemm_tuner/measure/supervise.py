@@ -190,10 +190,10 @@ def require_journal(ended: Ended) -> None:
 
 def check_plan(
     plan: Plan, folder: Path, scripts_dir: Path, env: dict[str, str], on_event: OnEvent, of: Control,
-    waiting: Waiting | None = None,
+    waiting: Waiting | None = None, turn: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Checks the entries in order, in up to MAX_ATTEMPTS processes, until the plan's deadline. waiting: the first of
-    them, where it was started before.
+    them, where it was started before. turn: arguments of a launcher that takes turns on the GPU.
 
     An entry whose process was killed from outside is tried again, and so are all that were being compared with each
     other when their process died. Entries that are left after MAX_ATTEMPTS processes are reported as Died.
@@ -203,10 +203,10 @@ def check_plan(
         where = folder / f"start{attempt:02d}"
         where.mkdir(parents=True)
         left.write(where / "plan.json")
-        argv = [sys.executable, str(scripts_dir / left.scripts[0]), "--plan", str(where / "plan.json")]
+        argv = [sys.executable, str(scripts_dir / left.scripts[0]), "--plan", str(where / "plan.json"), *turn]
         try:
             ended = watch(argv, env, where, on_event, of, waiting if attempt == 0 else None)
-        except OutOfTime:
+        except (OutOfTime, NotBegun):
             (where / ACCOUNTED).touch()
             return
         journal = read_journal(where / "journal.jsonl")

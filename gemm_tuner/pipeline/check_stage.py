@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from gemm_tuner.compile.compile_tasks import interleaved
 from gemm_tuner.core.records import Config, Problem, Verdict
 from gemm_tuner.core.script import Script
 from gemm_tuner.core.workload import workload_of
+from gemm_tuner.launch.plan import Plan
+from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.launcher import Checker
+from gemm_tuner.pipeline.checks_ahead import ChecksAhead
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
@@ -19,6 +25,8 @@ from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import Store
 
+# So many finalists of a size are checked before the ranking is known, if only the first right one counts.
+CHECKED_AHEAD = 3
 # Number of finalists per size whose odd-size kernels are compiled before the check; others are compiled during it.
 ODD_COMPILES_A_SIZE = 2
 
@@ -42,6 +50,37 @@ class CheckStage:
     compiling: CompileStage | None = None
     all_of_them: bool = False
     seed: int = 0
+    _ahead: ChecksAhead | None = None
+
+    @contextmanager
+    def beside_finals(self, fleet: Fleet, finalists: Named) -> Iterator[Callable[[], None]]:
+        """A function that begins to check finalists, for the moment from which on nothing else needs the GPUs. What has
+        begun ends with the block; ``run`` then knows what came of it."""
+        wanted = self.gpus.environment.source == "measured" and fleet.overlaps and not self.limits.budget.bounded
+        self._ahead = ChecksAhead(fleet, partial(self._plan_ahead, finalists)) if wanted else None
+        try:
+            yield self._ahead.begin if self._ahead else lambda: None
+        except BaseException:
+            fleet.cancel()
+            raise
+        if self._ahead:
+            self._ahead.end()
+
+    def _plan_ahead(self, finalists: Named) -> tuple[Plan, Path] | None:
+        """A plan for finalists whose kernels are compiled: all of them if all are checked, else the fastest of
+        screening. None without any."""
+        most, compiling = None if self.all_of_them else CHECKED_AHEAD, self.compiling
+        if compiling is None:
+            return None
+        order = [
+            (state, [name for name in names[:most] if compiling.has(self._odd_sizes([(state, [name])], 0))])
+            for state, names in finalists
+            if not workload_of(state.problem.kind).compares_configs(state.problem)
+        ]
+        order = [(state, names) for state, names in order if names]
+        if not order:
+            return None
+        return verify_plan(order, self.scripts, self.seed, all_of_them=True), self.folder.stage("verify")
 
     def run(self, checker: Checker, order: Named, on_settled: OnSettled | None = None) -> dict[Problem, list[Verdict]]:
         """Checks candidates, best first. Verdicts are stored; ``on_settled`` is called as soon as a size is decided.
@@ -62,13 +101,14 @@ class CheckStage:
                 step.advance()
 
             verification = Verification(order, settled, self.store, all_of_them=self.all_of_them)
+            left = self._ahead.tell(verification, order) if self._ahead else order
             # Measured from here, because waiting for the GPU does not count.
             begun, deadline = budget.clock(), pace.check_deadline()
-            plan = verify_plan(
-                with_jurors(order), self.scripts, self.seed, all_of_them=self.all_of_them, deadline=deadline
-            )
-            checker.verdicts(plan, self.folder.stage("verify"), verification.hear)
-            if measured:
+            if left:
+                of = with_jurors(left), self.scripts, self.seed
+                plan = verify_plan(*of, all_of_them=self.all_of_them, deadline=deadline)
+                checker.verdicts(plan, self.folder.stage("verify"), verification.hear)
+            if measured and left == order:
                 pace.count_check(len(order), budget.clock() - begun)
             self.limits.interruption.check()
             verification.finish()

@@ -136,6 +136,11 @@ class CompileStage:
                 state, names, self._service.results, self._scripts, self._device, self._counted
             )
 
+    def has(self, wanted: Wanted) -> bool:
+        """Whether the kernels of these configurations for these problems are compiled, or failed to."""
+        found = (compile_tasks.task_for(self._scripts, *one, self._device.target) for one in wanted)
+        return all(key_of(task) in self._service.results for task in found)
+
     def prefetch(self, wanted: Wanted) -> None:
         """Lets idle workers compile these, in order, because they may be needed next."""
         self._service.prefetch(self._tasks(wanted, longest_first=False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -15,7 +15,7 @@ from gemm_tuner.decide.sheet import Sheet, sheet_of
 from gemm_tuner.launch.plan import FINALS, SCREEN
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.pipeline.finals_processes import FinalsProcesses, Process, Roles
-from gemm_tuner.pipeline.finals_work import FinalsWork
+from gemm_tuner.pipeline.finals_work import Contradicted, FinalsWork
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
@@ -29,16 +29,6 @@ from gemm_tuner.store.store import Store
 PUBLISH_AGAIN = 2
 START_MORE = 2  # number of processes that are started ahead of what may follow the planned ones
 NOT_PUBLISHED = "the trace of no process that publishes has it"
-
-
-@dataclass(frozen=True)
-class Contradicted:
-    """A size whose chosen finalist was clearly slower than another (``better``) in the publishing processes."""
-
-    state: SizeState
-    names: list[str]
-    chosen: str
-    better: str
 
 
 @dataclass
@@ -81,9 +71,13 @@ class Finals:
         """The valid timings, one per finalist and process."""
         return self._times.by_size
 
-    def run(self, finalists: Named) -> None:
+    def run(self, finalists: Named, when_last: Callable[[], None] = lambda: None) -> None:
         """Runs the finals: the planned processes with all finalists and the vendor library; additional choosing
-        processes if they are expected to decide; new publishing processes if the first ones contradict the choice."""
+        processes if they are expected to decide; new publishing processes if the first ones contradict the choice.
+
+        when_last: called when the last of processes that started together has its turn on the GPUs.
+        """
+        self._runner.when_last = when_last
         # The longest last: the GPU rests after each of them (Bench.rest), unless the process ends.
         finalists = sorted((one for one in finalists if one[1]), key=lambda one: one[0].best_screened_us())
         self.fleet.deal({state.problem: sum(state.predicted_us[n] for n in names) for state, names in finalists})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -16,7 +16,7 @@ from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.gpu_watch import Sample
-from gemm_tuner.measure.launcher_events import OnEvent
+from gemm_tuner.measure.launcher_events import Heard, OnEvent
 from gemm_tuner.measure.parse_run import Key, remaining
 from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.pipeline.gpus import Gpus
@@ -48,8 +48,32 @@ class Process:
 
 
 @dataclass
+class Turns:
+    """Calls ``when_last`` once each of ``count`` processes has launched something, by its first event."""
+
+    count: int
+    when_last: Callable[[], None]
+    _begun: set[int] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def heard_by(self, number: int, on_event: OnEvent) -> OnEvent:
+        """What process ``number`` calls in place of ``on_event``."""
+
+        def hear(problem: Problem, event: Heard) -> None:
+            on_event(problem, event)
+            with self._lock:
+                is_last = number not in self._begun and len(self._begun) == self.count - 1
+                self._begun.add(number)
+            if is_last:
+                self.when_last()
+
+        return hear
+
+
+@dataclass
 class FinalsProcesses:
-    """longest_s: duration of the longest process so far. _watched: sensor samples of the processes, by title."""
+    """longest_s: duration of the longest process so far. when_last: called when the last of processes that started
+    together launches. _watched: sensor samples of the processes, by title."""
 
     planner: Planner
     fleet: Fleet
@@ -59,6 +83,7 @@ class FinalsProcesses:
     log: RunLog
     times: FinalsTimes
     longest_s: float = 0.0
+    when_last: Callable[[], None] = lambda: None
     _watched: dict[str, list[Sample]] = field(default_factory=dict)
     _entering: threading.Lock = field(default_factory=threading.Lock)
 
@@ -121,6 +146,7 @@ class FinalsProcesses:
         works = {one.problem: one for process in processes for one in process.work}
         known = {problem: self._known_rounds(one, plan) for problem, one in works.items()}
         futures: list[Future[list[StageRun]]] = []
+        turns = Turns(len(processes), self.when_last)
 
         def time_one(at: int) -> list[StageRun]:
             told: Found = {}
@@ -136,7 +162,7 @@ class FinalsProcesses:
                 return known[problem] or plan.rounds_at(call_noise(list(told.get(problem, {}).values())))
 
             work = [replace(one, rounds=rounds(one.problem)) for one in processes[at].work]
-            return self._time_one(replace(processes[at], work=work), sizes, on_event, found[at])
+            return self._time_one(replace(processes[at], work=work), sizes, turns.heard_by(at, on_event), found[at])
 
         threading.Thread(target=estimates.load, name="imports", daemon=True).start()
         if len(processes) == 1:

@@ -91,7 +91,7 @@ class Tuning:
             checks.prefetch(finalists)
             self.fleet.prepare_check()
             self.session.log.passed("start launchers")
-            self.finals.run(finalists)
+            self.run_finals(finalists, checks)
             self.session.log.passed("end the finals")
             order, again = self.after_finals(finalists, repeats)
             self.check_served(order, checks)
@@ -99,6 +99,14 @@ class Tuning:
             if not again:
                 return
             finalists = self.picker.compiled(self.picker.with_others(again), checks.compiling)
+
+    def run_finals(self, finalists: Named, checks: CheckStage) -> None:
+        """The finals of these sizes, and checks of finalists while their last reports are written."""
+        held = self.session.gpus.held() if any(names for _, names in finalists) else nullcontext()
+        with held, checks.beside_finals(self.fleet, finalists) as begin_checks:
+            self.finals.run(finalists, begin_checks)
+        if not checks.all_of_them:  # else little or nothing is left to check
+            self.fleet.prepare_check()
 
     def run_given(self) -> None:
         """Times and checks given configurations: compile, finals, check. The first of a size is the row's own, which

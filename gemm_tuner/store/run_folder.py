@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,11 +51,13 @@ class RunFolder:
         return asked or self.root / "tuned.yaml"
 
     def stage(self, name: str) -> Path:
-        """A new folder for the next stage; stages are numbered in the order they run."""
-        numbers = [int(path.name.partition("-")[0]) for path in self.raw.glob("[0-9]*-*") if path.is_dir()]
-        path = self.raw / f"{max(numbers, default=-1) + 1:02d}-{name}"
-        path.mkdir(parents=True)
-        return path
+        """A new folder for the next stage; stages are numbered in the order they run. Threads may call it at once."""
+        while True:
+            numbers = [int(path.name.partition("-")[0]) for path in self.raw.glob("[0-9]*-*") if path.is_dir()]
+            path = self.raw / f"{max(numbers, default=-1) + 1:02d}-{name}"
+            with suppress(FileExistsError):
+                path.mkdir(parents=True)
+                return path
 
     def make(self) -> None:
         """Creates missing folders. Raises EnvironmentFault if that fails."""

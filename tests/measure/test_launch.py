@@ -29,7 +29,8 @@ from gemm_tuner.launch.journal import Begin, End, Event, Fail, Judged, Process, 
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
 from gemm_tuner.launch.turn import WAITING_FILE
 from gemm_tuner.measure import launcher_process as launch
-from gemm_tuner.measure import retry, supervise
+from gemm_tuner.measure import replay, retry, supervise
+from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.launcher_events import Again, Died, Heard, at_each_end, ignore
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, launcher_env, visible_gpu
 from gemm_tuner.measure.parse_run import at_end, halves
@@ -312,6 +313,54 @@ def test_launchers_that_start_side_by_side_use_the_gpu_in_turns(nsys: None, tmp_
         until((folders[2] / "start00" / WAITING_FILE).exists, last)
         asked.set()
         assert last.result(timeout=240).timings == {}
+
+
+@pytest.mark.parametrize("winds_down", [False, True])
+def test_a_check_waits_for_its_turn_on_the_gpu(winds_down: bool, nsys: None, tmp_path: Path) -> None:
+    """As a process of finals does; where the run winds down, it ends without a verdict."""
+    asked = threading.Event()
+    launcher = LiveLauncher(
+        *(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda"), wind_down=asked.is_set, turn=tmp_path / "turn"
+    )
+    heard: list[str] = []
+
+    def note(_: Problem, event: Heard) -> None:
+        heard.append(event.name)
+
+    start = tmp_path / "00-verify" / "start00"
+    with ThreadPoolExecutor(1) as pool, (tmp_path / "turn").open("w") as mine:
+        fcntl.flock(mine, fcntl.LOCK_EX)  # as a launcher that is at work
+        run = pool.submit(launcher.verdicts, plan((ONE, ["good_1"]), stage=VERIFY), start.parent, note)
+        while not (start / WAITING_FILE).exists():
+            assert not run.done()
+            time.sleep(0.01)
+        assert not heard
+        if winds_down:
+            asked.set()
+        else:
+            fcntl.flock(mine, fcntl.LOCK_UN)
+        run.result(timeout=240)
+    assert set(heard) == (set() if winds_down else {"good_1"})
+
+
+@pytest.mark.parametrize(("stops", "told"), [(True, ["wrong_2", "good_1"]), (False, ["wrong_2", "good_1", "good_3"])])
+def test_checks_are_played_back_in_the_order_of_the_ranking(
+    stops: bool, told: list[str], here: None, tmp_path: Path
+) -> None:
+    """Whichever the run made first: some are checked before there is a ranking."""
+    launcher, heard = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda"), list[str]()
+    for number, names in enumerate((["good_3", "wrong_2"], ["good_1"])):
+        made = replace(plan((ONE, names), stage=VERIFY), stop_at_first_right=False)
+        launcher.verdicts(made, tmp_path / f"0{number}-verify")
+    recording = replay.Recording(tmp_path, Machine((), {}, ""), Nsys(), "", {})
+
+    def note(_: Problem, event: Heard) -> None:
+        if isinstance(event, End):
+            heard.append(event.name)
+
+    asked = replace(plan((ONE, ["wrong_2", "good_1", "good_3"]), stage=VERIFY), stop_at_first_right=stops)
+    replay.ReplayLauncher(recording).verdicts(asked, tmp_path, note)
+    assert heard == told
 
 
 def test_a_vendor_library_that_kills_is_not_called_again(here: None, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,262 @@
+"""Checks that are made before the ranking is known count as if they were made in its order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samples import config, problem
+from tuning import StandInGpu, limit, session, state_of
+
+from gemm_tuner.compile.task_queue import TaskQueue
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.language import CompileTask
+from gemm_tuner.core.records import CompileResult, Problem, Status, Verdict
+from gemm_tuner.decide.finals_plan import PROCESSES
+from gemm_tuner.executors.local import LocalExecutor
+from gemm_tuner.launch.journal import Begin, End, Judged
+from gemm_tuner.launch.plan import FINALS, VERIFY, Method, Plan, Work
+from gemm_tuner.measure.budget import Budget
+from gemm_tuner.measure.launcher import Checker
+from gemm_tuner.measure.launcher_events import Died, Heard, OnEvent, ignore
+from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.pipeline.checks_ahead import ChecksAhead
+from gemm_tuner.pipeline.finals_processes import Turns
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.tune import Tuning
+from gemm_tuner.pipeline.verify import Verification
+from gemm_tuner.space.size_state import SizeState
+
+ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
+CONFIGS = tuple(config(num_stages=stages) for stages in (2, 3, 4, 5))
+A, B, C, D = NAMES = [one.name for one in CONFIGS]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@dataclass
+class Says(Checker):
+    """A checker of ONE that says these events, and then raises an error, if there is one."""
+
+    events: list[Heard] = field(default_factory=list)
+    error: BaseException | None = None
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
+        for event in self.events:
+            on_event(ONE, event)
+        if self.error is not None:
+            raise self.error
+
+
+def checked(name: str, *, ok: bool = True) -> list[Heard]:
+    verdicts = [Judged.of(0, Verdict(at, name, ok, 0.0, 0.1, message="" if ok else "off")) for at in (ONE, TWO)]
+    return [Begin(0, name), *verdicts, End(0, name)]
+
+
+def ahead(events: Iterable[list[Heard]], error: BaseException | None = None) -> ChecksAhead:
+    checker = Says([event for some in events for event in some], error)
+    plan = Plan(VERIFY, ("a.py",), (Work(ONE, ((0, A),)),), Method())
+    one = ChecksAhead(checker, lambda: (plan, Path()))
+    one.begin()
+    return one
+
+
+def told(one: ChecksAhead, *, all_of_them: bool = False) -> tuple[str | None, list[str], SizeState]:
+    """(what is chosen, what is left to check, the state), with the ranking A, B, C, D."""
+    chosen: list[str | None] = []
+    state = state_of(ONE, CONFIGS)
+    order = [(state, NAMES)]
+    verification = Verification(order, lambda _, name, __: chosen.append(name), all_of_them=all_of_them)
+    left = one.tell(verification, order)
+    return (chosen[0] if chosen else None), [name for _, names in left for name in names], state
+
+
+def test_the_best_of_the_ranking_is_taken_and_not_what_was_heard_first() -> None:
+    one = ahead([checked(C), checked(B), checked(A)])
+    one.end()
+    assert told(one)[:2] == (A, [])
+
+
+def test_a_wrong_one_is_booked_only_if_it_would_have_been_checked() -> None:
+    one = ahead([checked(B), checked(A, ok=False), checked(C, ok=False)])
+    one.end()
+    chosen, left, state = told(one)
+    assert (chosen, left) == (B, [])
+    assert {name: row["status"] for name, row in state.rows.items()} == {A: "wrong"}
+
+
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_what_is_behind_one_of_which_nothing_is_known_is_left(all_of_them: bool) -> None:
+    """Otherwise it would be taken before the better one is checked."""
+    one = ahead([checked(A, ok=False), checked(C)])
+    one.end()
+    assert told(one, all_of_them=all_of_them)[:2] == (None, [B, C, D])
+
+
+def test_with_all_to_be_checked_the_first_right_one_counts_when_all_are_known() -> None:
+    one = ahead([checked(D), checked(C, ok=False), checked(B), checked(A, ok=False)])
+    one.end()
+    chosen, left, state = told(one, all_of_them=True)
+    assert (chosen, left) == (B, [])
+    assert {name: row["status"] for name, row in state.rows.items()} == {A: "wrong", C: "wrong"}
+
+
+def test_a_check_that_did_not_end_says_nothing_and_one_that_began_again_its_last() -> None:
+    one = ahead([checked(A)[:-1], checked(B)])
+    one.end()
+    assert told(one)[:2] == (None, NAMES)
+    again = ahead([checked(A, ok=False)[:2], checked(A)])
+    again.end()
+    assert told(again)[:2] == (A, [])
+
+
+def test_a_crash_is_known_too() -> None:
+    one = ahead([[Begin(0, A), Died(A, "signal SIGSEGV")], checked(B)])
+    one.end()
+    chosen, left, state = told(one)
+    assert (chosen, left, state.rows[A]["status"]) == (B, [], "crashed")
+
+
+@pytest.mark.parametrize("error", [EnvironmentFault("the GPU is gone"), KeyboardInterrupt()])
+def test_what_was_heard_before_the_gpu_or_the_run_was_lost_stays(error: BaseException) -> None:
+    one = ahead([checked(A)], error)
+    one.end()
+    assert told(one)[:2] == (A, [])
+
+
+def test_a_bug_is_not_kept_secret() -> None:
+    one = ahead([], ZeroDivisionError("a bug"))
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        one.end()
+
+
+def test_it_begins_once_and_ends_if_it_never_began() -> None:
+    plans: list[int] = []
+    one = ChecksAhead(Says(), lambda: plans.append(1))  # type: ignore[arg-type,func-returns-value]
+    one.end()
+    assert not plans
+    for _ in range(2):
+        one.begin()
+    one.end()
+    assert plans == [1] and told(one)[:2] == (None, NAMES)
+
+
+def test_the_last_to_begin_is_known_by_the_first_event_of_each() -> None:
+    calls: list[int] = []
+    turns = Turns(3, lambda: calls.append(len(heard)))
+    heard: list[Any] = []
+    for number in (0, 0, 2, 0, 2, 1, 1, 0):
+        turns.heard_by(number, lambda *event: heard.append(event))(ONE, Begin(0, A))
+    assert calls == [6] and len(heard) == 8
+
+
+class CompilesAtOnce:
+    """A compiler whose kernels are there as soon as it has heard of them."""
+
+    workers = 1
+
+    def __init__(self) -> None:
+        self.tasks: TaskQueue | None = None
+        self.has_all = threading.Event()
+
+    def __enter__(self) -> CompilesAtOnce:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to end."""
+
+    def run(self, tasks: TaskQueue) -> Iterator[tuple[CompileTask, CompileResult]]:
+        self.tasks = tasks
+        while not tasks.closed:
+            while (task := tasks.take()) is not None:
+                self.has_all.clear()
+                yield task, CompileResult(task.name, task.specialization, Status.OK, registers=9, binary_hash=task.name)
+            self.has_all.set()
+            tasks.wait()
+
+    def wait(self) -> None:
+        """Until what was offered is compiled."""
+        while self.tasks is not None and (len(self.tasks) or not self.has_all.wait(240)):
+            time.sleep(0.001)
+
+
+@dataclass
+class Overlapping(StandInGpu):
+    """The last of its planned finals reports when a check has ended, or after ``report_s``. Notes whether finals ran at
+    a check, and what was checked."""
+
+    overlaps: bool = True
+    report_s: float = 240.0
+    compiler: CompilesAtOnce = field(default_factory=CompilesAtOnce)
+    checks: list[tuple[bool, list[str]]] = field(default_factory=list)
+    checked: threading.Event = field(default_factory=threading.Event)
+    running: int = 0
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
+        if plan.stage != FINALS:
+            return super().timings(plan, folder, on_event, on_found)
+        self.compiler.wait()
+        self.running += 1
+        run = super().timings(plan, folder, on_event, on_found)
+        assert plan.process != PROCESSES - 1 or self.checked.wait(self.report_s) or not self.report_s
+        self.running -= 1
+        return run
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
+        self.checks.append((self.running > 0, [name for work in plan.work for _, name in work.entries]))
+        super().verdicts(plan, folder, on_event)
+        self.checked.set()
+
+
+def tuned(folder: Path, gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch, **how: Any) -> Session:
+    compiler = gpu.compiler if isinstance(gpu, Overlapping) else CompilesAtOnce()
+    monkeypatch.setattr(LocalExecutor, "compiler", lambda self: compiler)
+    budget = how.pop("budget", 0.0)
+    of = session(folder, ONE, TWO, search="full", compile_stage=True, **how)
+    if budget:
+        limit(of, Budget(budget))
+    Tuning(of, [state_of(ONE, CONFIGS), state_of(TWO, CONFIGS)], [gpu]).run()
+    return of
+
+
+def chosen(of: Session) -> dict[Problem, str]:
+    return {size: choice.config.name for size, choice in of.outcomes.choices.items()}
+
+
+def same_but_for_the_moment(one: Session, other: Session) -> None:
+    assert chosen(one) == chosen(other)
+    for size in (ONE, TWO):
+        for name in NAMES:
+            assert one.store.verdicts(size, name) == other.store.verdicts(size, name)
+        assert one.store.failures(size) == other.store.failures(size)
+
+
+@pytest.mark.parametrize("compare", ["", "finalists"])
+@pytest.mark.parametrize("wrong", [(), (B,), (A, B, C, D)], ids=["all right", "the best wrong", "all wrong"])
+def test_finalists_are_checked_while_finals_report_with_the_same_outcome(
+    compare: str, wrong: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = {"us": {A: 50.0, B: 40.0, C: 60.0, D: 80.0}, "wrong": frozenset(wrong)}
+    gpu, plain = Overlapping(**of), StandInGpu(**of)
+    found = tuned(tmp_path / "ahead", gpu, monkeypatch, compare=compare)
+    same_but_for_the_moment(found, tuned(tmp_path / "plain", plain, monkeypatch, compare=compare))
+    during, names = gpu.checks[0]
+    assert during and len(names) == (8 if compare else 6)
+    if not wrong:
+        assert len(gpu.checks) == 1 and set(chosen(found).values()) == {B}
+
+
+def test_nothing_is_checked_ahead_with_a_budget_or_in_turns_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for how, gpu in (({"budget": 1e4}, Overlapping(report_s=0.0)), ({}, Overlapping(report_s=0.0, overlaps=False))):
+        found = tuned(tmp_path / str(gpu.overlaps), gpu, monkeypatch, **how)
+        assert len(chosen(found)) == 2 and not any(during for during, _ in gpu.checks)
