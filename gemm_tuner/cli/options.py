@@ -24,6 +24,7 @@ from gemm_tuner.cli.flag_types import (
 from gemm_tuner.cli.help_texts import DESCRIPTION, EXAMPLES, EXIT_STATUS, USAGE
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import OUTPUT, add_wait_flags
+from gemm_tuner.core import architecture
 from gemm_tuner.core.dtypes import INPUT_DTYPES, OUTPUT_DTYPES
 from gemm_tuner.gemm.operands import INIT_TYPES
 from gemm_tuner.gemm.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
@@ -184,9 +185,9 @@ def _space(parser: Parser) -> None:
     group.add_argument("--min_improvement", metavar="PCT", type=percent, default=2.0,
                        help="with --update: by how much a new configuration must be faster, such as 3%% or 3 "
                        "(default: 2%%)")  # fmt: skip
-    group.add_argument("--arch", metavar="ARCH", default="", help="such as sm_90 or gfx942; one without a "
-                       "file in rules/ has its nearest relative's space (default: this machine's GPU, sm_90 without "
-                       "one)")  # fmt: skip
+    group.add_argument("--arch", metavar="ARCH", default="", type=architecture.plain,
+                       help="such as sm_90 or gfx942; one without a file in rules/ has its nearest relative's "
+                       "space (default: this machine's GPU, sm_90 without one)")  # fmt: skip
     group.add_argument("--no_heuristics", action="store_true", help="keep whatever is valid: a much larger space")
     group.add_argument("--families", type=name_list, default=(), metavar="NAME,NAME",
                        help="kernel families to try, such as gemm_tile, which is what others' servers run "

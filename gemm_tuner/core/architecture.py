@@ -43,6 +43,12 @@ class Architecture:
         return self.matrix in ("wgmma", "tcgen05")
 
 
+def plain(arch: str) -> str:
+    """NVIDIA's sm_90a and sm_100f without the letter, which Triton adds where it is needed; other names as they are."""
+    found = re.fullmatch("(sm_[0-9]+)[af]", arch)
+    return found[1] if found else arch
+
+
 def nearest(arch: str, known: Iterable[str]) -> str | None:
     """The known architecture that is closest to ``arch``: itself, else one of its generation, else one of an earlier.
 
@@ -73,7 +79,7 @@ def _distance(own: Place, asked: Place) -> tuple[int, tuple[bool, int]]:
 
 def _place(arch: str) -> Place | None:
     """(line, generation, number within it): sm_89 is (sm, 8, 9), gfx1101 (rdna, 11, 1) and gfx90a (cdna, 90, 10)."""
-    nvidia = re.fullmatch("sm_([0-9]+)([0-9])[a-z]?", arch)
+    nvidia = re.fullmatch("sm_([0-9]+)([0-9])[af]?", arch)
     if nvidia:
         return "sm", int(nvidia[1]), int(nvidia[2])
     amd = re.fullmatch("gfx(9[0-9]|[0-9]{2})([0-9a-f]{1,2})", arch)

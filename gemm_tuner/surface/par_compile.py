@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.compile.compile_tasks import tasks_for, write_scripts
+from gemm_tuner.core import architecture
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.language import Artifact, Language, language_of
@@ -97,7 +98,7 @@ def par_compile(
     asked = [dict(config) for config in configs]
     if not asked:
         raise UserError("No configurations to tune", where="par_compile")
-    device = of_arch(target) if target else current()
+    device = of_arch(architecture.plain(target)) if target else current()
     if language not in PROBLEMS:
         raise UserError(f"{show(language)} is no language", where="par_compile", accepted=", ".join(PROBLEMS))
     source = function_of(kernel, language)

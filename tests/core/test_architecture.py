@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from samples import ARCHS, RULES
 
-from gemm_tuner.core.architecture import Architecture, nearest
+from gemm_tuner.core.architecture import Architecture, nearest, plain
 from gemm_tuner.export import devices
 from gemm_tuner.space import space
 
@@ -37,9 +37,14 @@ def test_the_nearest_relative(arch: str) -> None:
     assert nearest(arch, ARCHS) == RELATIVES[arch]
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_42", "gfx803", "gfx1030", "sm_", "gfx", "metal", "", "sm_9x"])
+@pytest.mark.parametrize("arch", ["sm_75", "sm_42", "gfx803", "gfx1030", "sm_", "gfx", "metal", "", "sm_9x", "sm_999x"])
 def test_what_came_before_all_and_a_name_of_no_known_form_have_no_relative(arch: str) -> None:
     assert nearest(arch, ARCHS) is None
+
+
+def test_nvidias_letters_are_left_to_the_compiler() -> None:
+    names = {"sm_90a": "sm_90", "sm_100f": "sm_100", "sm_90": "sm_90", "gfx90a": "gfx90a", "sm_9x": "sm_9x", "": ""}
+    assert {name: plain(name) for name in names} == names
 
 
 def test_there_is_no_relative_in_another_line() -> None:

@@ -13,6 +13,7 @@ from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import add_document_flags, put_document
+from gemm_tuner.core import architecture
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_OK
 from gemm_tuner.measure.machine_check import facts, findings
 from gemm_tuner.measure.machine_check.facts import Facts
@@ -49,7 +50,8 @@ def add_flags(parser: Parser) -> None:
     names = (AUTO, *(profiler.name for profiler in PROFILERS))
     parser.add_argument("--profiler", metavar="NAME", type=one_of(names), default=AUTO,
                         help=f"one of {', '.join(names)} (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--arch", metavar="ARCH", default="", help="tune for this architecture (default: the GPU's)")
+    parser.add_argument("--arch", metavar="ARCH", default="", type=architecture.plain,
+                        help="tune for this architecture (default: the GPU's)")  # fmt: skip
     parser.add_argument("--cluster", metavar="ray[:ADDRESS]",
                         help="look at the machines of this cluster instead (docs/cluster.md)")  # fmt: skip
     parser.add_argument("--output_dir", metavar="DIR", type=Path, default=DEFAULT_OUTPUT_DIR,
