@@ -51,7 +51,8 @@ def labels(problems: Iterable[Problem]) -> Labels:
     of = {}
     for problem, values in parts.items():
         own = [value for place, value in enumerate(values) if value and not (shared and shared[place])]
-        of[problem] = " ".join([_shape(problem), *own] if isinstance(problem, GemmProblem) else [*own, _shape(problem)])
+        words = [_shape(problem), *own] if isinstance(problem, GemmProblem) else [*own, _shape(problem)]
+        of[problem] = " ".join(filter(None, words))  # a host function without arguments has no shape
     counts = Counter(of.values())
     return Labels(" ".join(common), {one: text if counts[text] == 1 else one.key for one, text in of.items()})
 

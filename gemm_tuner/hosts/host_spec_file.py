@@ -90,6 +90,20 @@ def signature(modules: Modules, module: str, name: str) -> tuple[tuple[str, ...]
     return (*positional, *named), required, of.kwarg is not None
 
 
+def require_values(spec: HostSpec, cases: tuple[Case, ...]) -> None:
+    """Raises UserError for an argument of the host function that no case gives and that is no parameter of the kernel,
+    so that the kernel's own triton.autotune cannot have it either."""
+    _, required, _ = signature(spec.host.modules, spec.host.module, spec.host.name)
+    known = {*spec.kernel.parameters, *(name for name, _ in spec.params)}
+    for case in cases:
+        for name in required:
+            if name not in known and name not in dict(case):
+                accepted = f"cases: {{{name}: [...]}} in --spec"
+                raise UserError(
+                    f"{name}, a parameter of {spec.host.name}, gets no value", where="--host", accepted=accepted
+                )
+
+
 def require_arguments(spec: HostSpec, cases: tuple[Case, ...], required: tuple[str, ...], where: str) -> None:
     """Raises UserError unless the host function accepts every case value and parameter, and gets all it requires."""
     host, tried = spec.host, [name for name, _ in spec.params]

@@ -74,6 +74,7 @@ def test_labels_of_one_and_of_several_sizes() -> None:
     biased = replace(SIZE, m=1, bias=True)
     named = labels([SIZE, biased])
     assert (named.common, named.of) == ("bf16 nn", {SIZE: "4096x4096x4096", biased: "1x4096x4096 bias"})
+    assert label(KernelProblem("copy", "0" * 12, ())) == "copy"
     assert labels([]).of == {}
 
 

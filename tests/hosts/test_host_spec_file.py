@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from samples import ROOT
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.workload import problem_from_dict
@@ -59,6 +60,14 @@ def test_a_function_that_is_not_there_is_named(tmp_path: Path, kernel: str, host
     with pytest.raises(UserError) as caught:
         read(tmp_path, "{}", kernel, host)
     assert words in caught.value.one_line()
+
+
+def test_arguments_that_neither_a_case_nor_the_kernels_own_configurations_give_are_named() -> None:
+    file = ROOT / "examples" / "kernels" / "layer_norm.py"
+    spec, cases = host_spec_file.read(f"{file}:layer_norm_rows", f"{file}:run", None)
+    with pytest.raises(UserError, match=r"--host: rows, a parameter of run, gets no value; accepted: cases: {rows: "):
+        host_spec_file.require_values(spec, cases)
+    host_spec_file.require_values(spec, ((("rows", 1), ("cols", 2)),))
 
 
 def test_cases_share_a_key_and_a_module_is_not_exported(tmp_path: Path) -> None:

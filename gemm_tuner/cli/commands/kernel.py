@@ -89,6 +89,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         from gemm_tuner.hosts.host_spec import HostProblem
 
         host_spec, cases = host_spec_file.read(arguments.kernel, arguments.host, arguments.spec)
+        host_spec_file.require_values(host_spec, cases)
         return run(arguments, shown, entries_of(arguments, [HostProblem.of(host_spec, case) for case in cases]))
     if arguments.spec is None:
         raise UserError("--spec SPEC.yaml is missing", accepted="it, or --host FILE.py:FUNCTION", hint=see_help())
