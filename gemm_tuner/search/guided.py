@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gemm_tuner.core.records import Device
-from gemm_tuner.search.learned import Estimate, estimates
+from gemm_tuner.search.learned import Estimate, Floats, estimates, features_of
 from gemm_tuner.search.nearness import diverse_sample, neighbours
 from gemm_tuner.search.remembered import Remembered, content
 from gemm_tuner.search.staged import Round, next_round
@@ -25,6 +25,10 @@ ESTIMATES = 8
 
 def _remembered() -> Remembered[Any]:
     return Remembered(ESTIMATES)
+
+
+def _last() -> Remembered[Any]:
+    return Remembered(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class Guided:
     leaders: int = 3
     min_gain: float = 0.002
     _estimates: Remembered[list[Estimate]] = field(default_factory=_remembered, init=False, compare=False, repr=False)
+    # One only: of thousands of sizes they are large.
+    _features: Remembered[list[Floats]] = field(default_factory=_last, init=False, compare=False, repr=False)
     _samples: Remembered[Proposals] = field(default_factory=_remembered, init=False, compare=False, repr=False)
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
@@ -110,10 +116,13 @@ class Guided:
         time."""
         if not any(size.timed_us for size in sizes):
             return []
-        found = self._estimates.of(
-            (device, content(sizes)), lambda: estimates(sizes, device, seed=self.seed, jobs=self.jobs)
-        )
-        return list(zip(sizes, found, strict=True))
+        untimed = content(size.only(()) for size in sizes)
+
+        def estimated() -> list[Estimate]:
+            tables = self._features.of((device, untimed), lambda: features_of(sizes, device))
+            return estimates(sizes, tables, seed=self.seed, jobs=self.jobs)
+
+        return list(zip(sizes, self._estimates.of((device, content(sizes)), estimated), strict=True))
 
     def _order(self, size: SizeView, one: Estimate) -> list[str]:
         """All names, sorted by optimistic estimate, lowest first."""

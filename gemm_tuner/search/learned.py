@@ -40,17 +40,19 @@ def load() -> None:
     import sklearn.ensemble  # noqa: F401
 
 
-def estimates(sizes: Sequence[SizeView], device: Device, *, seed: int, jobs: int) -> list[Estimate]:
+def features_of(sizes: Sequence[SizeView], device: Device) -> list[Floats]:
+    """The features of every candidate of every size, in the order of ``sizes``; they do not depend on times."""
+    families = families_of([size.candidates for size in sizes])
+    return [workload_of(size.problem.kind).features(size.candidates, size.problem, device, families) for size in sizes]
+
+
+def estimates(sizes: Sequence[SizeView], tables: Sequence[Floats], *, seed: int, jobs: int) -> list[Estimate]:
     """Fits the regression to all known times and estimates every candidate of every size, in the order of ``sizes``.
 
-    At least one size must have a time. seed: of the trees. jobs: number of threads.
+    At least one size must have a time. tables: ``features_of`` the sizes. seed: of the trees. jobs: number of threads.
     """
     from sklearn.ensemble import ExtraTreesRegressor  # about a second to import
 
-    families = families_of([size.candidates for size in sizes])
-    tables = [
-        workload_of(size.problem.kind).features(size.candidates, size.problem, device, families) for size in sizes
-    ]
     targets = [_targets(size) for size in sizes]
     known = [~np.isnan(target) for target in targets]
     forest = ExtraTreesRegressor(TREES, min_samples_leaf=2, max_features=0.5, random_state=seed, n_jobs=jobs)

@@ -18,7 +18,7 @@ from samples import config, device, problem, shipped
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm import model
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.search import SEARCHES, Search, SizeView, make_search
+from gemm_tuner.search import SEARCHES, Search, SizeView, guided, make_search
 from gemm_tuner.search.genetic import Genetic
 from gemm_tuner.search.guided import MORE_FIRST, Guided
 from gemm_tuner.search.nearness import diverse_sample, neighbours
@@ -190,19 +190,24 @@ def test_guided_fits_what_it_knows_once_and_asks_as_one_that_remembers_nothing(m
             fits.append(len(rows))
             return super().fit(rows, targets)
 
+    features: list[int] = []
+    made = guided.features_of
+    monkeypatch.setattr(guided, "features_of", lambda *of: features.append(1) or made(*of))  # type: ignore[func-returns-value]
     search, sizes, counts = make_search("guided"), views(), []
     while True:
         with monkeypatch.context() as counting:
             counting.setattr(sklearn.ensemble, "ExtraTreesRegressor", Counted)
             wanted = search.propose(sizes, H200)
             likely = search.likely_next(sizes, H200, wanted, 50)
+        counts.append((len(fits), len(features)))
         assert wanted == make_search("guided").propose(sizes, H200)
         assert likely == make_search("guided").likely_next(sizes, H200, wanted, 50)
-        counts.append(len(fits))
+        features.clear()
         if not wanted:
             break
         sizes = tuple(told(size, wanted.get(size.problem, [])) for size in sizes)
-    assert counts == [0, 1, 2, 3]  # the last for what would follow all that was asked
+    # The last fit is for what would follow all that was asked.
+    assert counts == [(0, 0), (1, 1), (2, 0), (3, 0)]
 
 
 @pytest.mark.parametrize(("name", "is_there"), [("guided", "True"), ("quick", "False")])
