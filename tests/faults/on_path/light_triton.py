@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 
@@ -13,7 +13,11 @@ def jit(function: Callable[..., Any] | None = None, **_: Any) -> Any:
 
 
 if "--plan" in sys.argv:
-    triton, language = ModuleType("triton"), ModuleType("triton.language")
-    vars(triton).update(jit=jit, language=language)
+    modules = {name: ModuleType(name) for name in ("triton", "triton.language", "triton.language.extra.cuda")}
+    triton, language, cuda = modules.values()
+    knobs = SimpleNamespace(runtime=SimpleNamespace(interpret=False))
+    vars(triton).update(jit=jit, language=language, knobs=knobs)
     vars(language).update(constexpr=object)
-    sys.modules.update({"triton": triton, "triton.language": language})
+    vars(cuda).update(gdc_launch_dependents=jit, gdc_wait=jit)
+    sys.modules.update(modules)
+    sys.modules["triton.language.extra"] = ModuleType("triton.language.extra")
