@@ -114,19 +114,24 @@ def install() -> None:
 
 def install_workers() -> None:
     """Has multiprocess do so here, where it asks for the server of Triton's compile workers, and for its tracker."""
+    from ctypes import CDLL, c_char_p
+
     from multiprocess import forkserver, resource_tracker, util
 
     if isinstance(forkserver.os, Waiting):
         return
     forkserver.os = resource_tracker.os = waiting = Waiting()
-    cold = util.spawnv_passfds
+    cold, getenv = util.spawnv_passfds, CDLL(None).getenv
+    getenv.restype = c_char_p
 
     def spawn(path: str, args: list[str], fds: list[int]) -> int:
         *_, text = args
         is_tracker = text.startswith(MULTIPROCESS.format("resource_tracker"))
         is_server = text.startswith(MULTIPROCESS.format("forkserver")) and TRITON_WORKERS in text
         if FOLDER in os.environ and (is_tracker or is_server):
-            job = Job(["-c", text], dict(os.environ), os.getcwd(), os.getpgrp(), False, [int(fd) for fd in fds])
+            # gemm_tuner puts the search path for what it starts, past os.environ.
+            env = {**os.environ, "PYTHONPATH": os.fsdecode(getenv(b"PYTHONPATH") or b"")}
+            job = Job(["-c", text], env, os.getcwd(), os.getpgrp(), False, [int(fd) for fd in fds])
             if found := forked(job, [0, 1, 2]):
                 pid, waiting.servers[found[0]] = found
                 return pid

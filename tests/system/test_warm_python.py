@@ -212,6 +212,22 @@ def test_it_dies_with_the_process_that_asked_and_is_found_by_its_mark(script: Pa
     process.stdout.close()
 
 
+WORKERS = """
+del os.environ["PYTHONPATH"]  # as in a session of tests, which has it in sys.path alone
+import psutil
+from gemm_tuner.compile import fork_server
+from multiprocess import forkserver
+fork_server.begin(["gemm_tuner.languages.triton.worker_imports"])
+server = psutil.Process(forkserver._forkserver._forkserver_pid)
+print(any("libtriton" in mapped.path for mapped in server.memory_maps()))
+"""
+
+
+def test_the_server_of_compile_workers_is_warm_where_the_path_is_only_put(script: Path) -> None:
+    done = run(script, WORKERS)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "True", done.stderr
+
+
 def test_a_session_that_was_started_in_the_background_is_as_another() -> None:
     """Else nothing that the tuner starts, which takes SIGINT, would be warm."""
     before, state = signal.getsignal(signal.SIGINT), warm_python.inherited()
