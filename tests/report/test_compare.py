@@ -221,6 +221,8 @@ def test_what_a_server_is_given_is_compared_too(tmp_path: Path, capsys: pytest.C
 
     before = written("before", ("vllm", 110.0), ("sglang", 120.0))
     assert exit_of(before, before) == EXIT_OK
+    told = capsys.readouterr().out
+    assert "sizes of both: 1;" in told and "3 same" in told
     slower = written("slower", ("vllm", 130.0), ("sglang", 120.0))
     assert exit_of(before, slower) == EXIT_UNVERIFIED and exit_of(slower, before) == EXIT_OK
     capsys.readouterr()
@@ -271,8 +273,10 @@ def test_real_files_compared_fit_the_terminal(width: int) -> None:
     piped = Screen(0)
     show_table(piped.console, comparison)
     for one in comparison.compared:
-        (line,) = (line for line in piped.lines if line.startswith(one.problem.key + " "))
-        assert one.a and one.b and one.a.config in line and one.b.config in line
+        assert one.a and one.b and one.a.median_us
+        begins = [one.problem.key, *filter(None, [one.consumer]), f"{one.a.median_us:.2f}"]
+        (line,) = (line for line in piped.lines if line.split()[: len(begins)] == begins)
+        assert one.a.config in line and one.b.config in line
 
 
 def test_a_tolerance_is_in_percent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,7 +123,9 @@ def closing(console: Console, comparison: Comparison, tolerance: float, faults: 
     totals = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
     changed = sum(one.config_changed for one in comparison.compared)
     mean = comparison.geometric_mean()
-    lines = [f"sizes of both: {totals or 'none'}; {changed} with another configuration"]
+    sizes = len({one.problem for one in comparison.compared})
+    compared = f"{sizes}; compared: {totals}; {changed} with another configuration" if sizes else "none"
+    lines = [f"sizes of both: {compared}"]
     lines += [f"B / A, geometric mean: {mean:.3f}"] if mean is not None else []
     for name, only in (("A", comparison.only_a), ("B", comparison.only_b)):
         if only:
