@@ -37,6 +37,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 TILE = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 128}
 FAST, SLOW = config(**TILE, num_stages=5), config(**TILE, num_stages=4)
 EVERYTHING = ("--predicted", "--unverified")
+WHAT = ("dtype", "layout", "scaling", "bias")  # fields of a row that are of its size
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,22 @@ def test_each_row_goes_out_by_how_it_was_checked(
     told = capsys.readouterr().out
     assert (name_in(results_file) in told and word in told) if word else "checked" not in told
     assert files(tmp_path / "out")
+
+
+@pytest.mark.parametrize("to", ["vllm", "csv", "triton", "module"])
+@pytest.mark.parametrize("value", [True, "agreed"])
+def test_what_was_never_timed_needs_predicted_however_it_was_checked(to: str, value: object, tmp_path: Path) -> None:
+    timed = checked_as(tmp_path / "timed.yaml", value)
+
+    def guessed(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        names = {*KernelConfig.__dataclass_fields__, "M", "N", "K", "verified"}
+        kept = {key: held for key, held in found[0].items() if key in names or key.startswith(WHAT)}
+        return [{**kept, "source": "predicted", "predicted_us": 9.0}]
+
+    results_file = edited(timed, tmp_path / "guessed.yaml", configs=guessed)
+    assert export(results_file, "--to", to, "-o", tmp_path / "out", "--unverified") == 1
+    assert not (tmp_path / "out").exists()
+    assert export(results_file, "--to", to, "-o", tmp_path / "out", "--predicted") == 0
 
 
 def test_a_row_that_does_not_say_how_it_was_checked_was_not(tmp_path: Path) -> None:

@@ -119,6 +119,12 @@ def test_more_time_buys_more_processes(costs: Costs, tmp_path: Path) -> None:
     assert processes == sorted(processes) and processes[0] == 1 and processes[-1] >= FinalsPlan().processes
 
 
+def test_where_starts_take_longer_than_planned_fewer_processes_run(costs: Costs, tmp_path: Path) -> None:
+    run = Run(tmp_path, 300.0, costs, start=Cost(3 * NCU.start_s, 3 * NCU.each_s))
+    assert run.stages()[FINALS] < FinalsPlan().processes and run.took_s <= FIFTH * 300.0
+    assert len(run.session.outcomes.choices) == len(SIZES)
+
+
 def test_a_short_budget_has_one_process_that_chooses_and_publishes(costs: Costs, tmp_path: Path) -> None:
     run = Run(tmp_path, 40.0, costs)
     assert run.stages() == {SCREEN: 1, FINALS: 1, VERIFY: 1} or run.stages() == {FINALS: 1, VERIFY: 1}
