@@ -41,7 +41,7 @@ def rows_fit_descriptors(c, p, d):
 @rule(VALIDITY)
 def blocks_for_what_packs(c, p, d):
     """PACK_BLOCK is the tile of a family that packs, 256 elements or more; the others have none."""
-    return np.where(np.isin(c.family, PACKING), c.PACK_BLOCK >= LEAST_PACKED, c.PACK_BLOCK == 0)
+    return np.where(c.family.isin(PACKING), c.PACK_BLOCK >= LEAST_PACKED, c.PACK_BLOCK == 0)
 
 
 @rule(VALIDITY)
@@ -50,7 +50,7 @@ def rows_of_c_by_descriptor(c, p, d):
 
     Tiles then begin at any column, which B's descriptor takes only where columns lie along its outer side.
     """
-    able = np.isin(c.family, PACKING) & d.target.facts.tma & (c.SPLIT_K == 1) & (p.scaling != "block")
+    able = c.family.isin(PACKING) & d.target.facts.tma & (c.SPLIT_K == 1) & (p.scaling != "block")
     able &= (p.layout_a == "row") & (p.layout_b == "col")
     whole = c.ROW_STEP * p.n * DTYPES[p.dtype_c].size_bytes % descriptors.CHUNK_BYTES == 0
     return (c.ROW_STEP == 1) | (able & whole & (c.ROW_STEP * p.n < 2**31) & (c.ROW_STEP <= p.m))
@@ -154,7 +154,7 @@ def clusters_of_class(c, p, d):
 def columns_in_thirds(c, p, d):
     """BLOCK_SIZE_N of 3 times a power of two is summed and stored in thirds: EPILOGUE_SUBTILE 3, no block scales."""
     thirds = c.BLOCK_SIZE_N % 3 == 0
-    able = np.isin(c.family, ("gemm_persistent", *PACKING)) & d.target.facts.tma & (p.scaling != "block")
+    able = c.family.isin(("gemm_persistent", *PACKING)) & d.target.facts.tma & (p.scaling != "block")
     stored = np.where(thirds, able & (c.EPILOGUE_SUBTILE == 3), c.EPILOGUE_SUBTILE != 3)
     return stored | (c.family == "gemm_cute")
 
@@ -233,7 +233,7 @@ def operands_fit_memory(c, p, d):
     padded = np.ceil(p.m / c.BLOCK_SIZE_M) * c.BLOCK_SIZE_M * np.ceil(p.n / c.BLOCK_SIZE_N) * c.BLOCK_SIZE_N
     padded = np.where(c.family == "gemm_split_k", padded, p.m * p.n)
     workspace_bytes = np.where(c.SPLIT_K > 1, c.SPLIT_K * padded * 4.0 * p.batch, 0.0)
-    packed_bytes = np.where(np.isin(c.family, PACKING), p.bytes_moved + row_bytes, 0)
+    packed_bytes = np.where(c.family.isin(PACKING), p.bytes_moved + row_bytes, 0)
     return workspace_bytes + packed_bytes + p.bytes_moved <= d.memory_bytes
 
 
@@ -313,7 +313,7 @@ def shared_memory_fits_tiles_and_part(c, p, d):
         return ring_bytes * np.maximum(1, c.num_stages - 1) <= d.shared_memory_bytes
     buffers = np.where(by_warp_groups(c, p, d), c.num_stages, np.maximum(1, c.num_stages - 1))
     looped = c.PROGRAMS_PER_SM > 0
-    by_descriptor = np.isin(c.family, ("gemm_persistent", *PACKING))
+    by_descriptor = c.family.isin(("gemm_persistent", *PACKING))
     slices = (c.SPLIT_K > 1) & by_descriptor
     size_c = np.where(slices, 4, size_c)  # partial sums, which Triton 3.6 gives no room of the tiles
     part_bytes = np.where(looped | slices, c.BLOCK_SIZE_M * c.BLOCK_SIZE_N // c.EPILOGUE_SUBTILE * size_c, 0)
