@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -109,7 +110,8 @@ def run_journalled(
             journal.reach(TURN)
         try:
             if plan.stage == VERIFY:
-                verify(plan, journal, scripts, stop, interpreted=plan.device not in devices_of(language))
+                interpreted, between = plan.device not in devices_of(language), partial(give_way, plan, mine)
+                verify(plan, journal, scripts, stop, interpreted=interpreted, between=between)
             else:
                 clocked = HostClock(path.parent / CLOCK_FILE) if plan.clock else contextlib.nullcontext()
                 with recording or contextlib.nullcontext(), clocked as clock:
@@ -121,6 +123,13 @@ def run_journalled(
             journal.write(Compiles(compiles.compiled, compiles.from_cache))
         journal.write(Finished())
     return 0
+
+
+def give_way(plan: Plan, turn: Turn | None) -> None:
+    """Between two sizes of a check: others may time on the GPU before it goes on."""
+    if turn is not None:
+        processor_of(plan.device).free_memory()
+        turn.give_way()
 
 
 def devices_of(language: Language) -> set[str]:

@@ -24,21 +24,36 @@ class Turn:
     """Holds ``lock`` until ``end`` or the end of this process. The constructor waits for other processes.
 
     folder: folder of the plan.
+    _queue: a second lock, which the one of those that wait holds whose turn is next: so that it cannot be overtaken by
+            one that gives way and then waits again.
     """
 
     def __init__(self, lock: Path, folder: Path) -> None:
+        self._waiting_file = folder / WAITING_FILE
+        self._queue = os.open(lock.with_name(f"{lock.name}.queue"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         high = HIGH_DESCRIPTOR if most == resource.RLIM_INFINITY else min(HIGH_DESCRIPTOR, most // 2)
         self._held = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, high)
         os.close(opened)
-        with _marked(folder / WAITING_FILE):
+        self._take()
+
+    def _take(self) -> None:
+        with _marked(self._waiting_file):
+            fcntl.flock(self._queue, fcntl.LOCK_EX)
             fcntl.flock(self._held, fcntl.LOCK_EX)
+            fcntl.flock(self._queue, fcntl.LOCK_UN)
 
     def end(self) -> None:
         """Releases the GPU to the next launcher. This process must have freed its memory and must not launch any
         more."""
         fcntl.flock(self._held, fcntl.LOCK_UN)
+
+    def give_way(self) -> None:
+        """Lets the launcher that waits, if any does, have its turn, and waits for the next. This process must have
+        freed its memory."""
+        self.end()
+        self._take()
 
 
 @contextlib.contextmanager

@@ -13,9 +13,20 @@ from gemm_tuner.launch.journal import Begin, End, Journal, Judged, Ran
 from gemm_tuner.launch.plan import Plan, Work
 
 
-def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path, *, interpreted: bool) -> None:
+def verify(
+    plan: Plan,
+    journal: Journal,
+    scripts: list[ModuleType],
+    stop: Path,
+    *,
+    interpreted: bool,
+    between: Callable[[], None] = lambda: None,
+) -> None:
     """Checks the entries of each work, best first, at the tuned size and at companion sizes; at small sizes in the
-    interpreter. Entries of problems without a reference are all run, and then compared with each other."""
+    interpreter. Entries of problems without a reference are all run, and then compared with each other.
+
+    between: called after each work.
+    """
 
     def over() -> bool:
         return stop.exists() or plan.is_over()
@@ -26,6 +37,7 @@ def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path, 
         (compare_entries if together else check_entries)(plan, journal, scripts, index, over, interpreted)
         if over():
             return
+        between()
 
 
 def check_entries(

@@ -147,9 +147,15 @@ def test_where_a_comparison_fails_no_configuration_is_verified_or_crashed(
     plan, script = Plan(VERIFY, ("s.py",), works, Method()), ModuleType("script")
     vars(script).update(CONFIGS={"a": {}, "b": {}}, DESCRIPTORS=False)
     monkeypatch.setattr(KernelWorkload, "jury", _OutOfMemory)
-    path = tmp_path / "journal.jsonl"
+    path, failed_by_then = tmp_path / "journal.jsonl", list[int]()
+
+    def between() -> None:
+        """Others may use the GPU between two works."""
+        failed_by_then.append(sum(isinstance(one, Fail) for one in read_journal(path, 2)))
+
     with path.open("w") as stream:
-        verify(plan, Journal(stream), [script], tmp_path / "stop", interpreted=False)
+        verify(plan, Journal(stream), [script], tmp_path / "stop", interpreted=False, between=between)
+    assert failed_by_then == [2, 4]
     events: list[Any] = read_journal(path, 2)
     failed = [(one.work, one.name, one.status) for one in events if isinstance(one, Fail)]
     assert failed == [(work, name, Status.OUT_OF_RESOURCES) for work in (0, 1) for name in "ab"]
