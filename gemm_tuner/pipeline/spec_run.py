@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -19,70 +20,19 @@ from gemm_tuner.kernels.attempt import Outcome
 from gemm_tuner.kernels.command_lines import Lines, lines_of
 from gemm_tuner.kernels.identity import Identity
 from gemm_tuner.kernels.metrics import Reading
-from gemm_tuner.kernels.program_spec import LAST, MEDIAN, PROFILE, Instance, ProgramSpec, instances
+from gemm_tuner.kernels.program_spec import PROFILE, ProgramSpec, instances
 from gemm_tuner.pipeline import spec_profile, spec_search
+from gemm_tuner.pipeline.spec_gpus import SpecGpus
+from gemm_tuner.pipeline.spec_rows import Row, SpecRun, finalists_of
 from gemm_tuner.store.spec_journal import FINALS, SCREEN, Line, SpecJournal, folder_of
 from gemm_tuner.system.interruption import Interruption
 from gemm_tuner.system.progress import step
+from gemm_tuner.system.terminal_table import print_line
 
-FINALISTS, WITHIN = 5, 0.2
 # Share of a budget for the first runs if finals follow.
 SCREEN_SHARE = 0.7
 FULL, GENETIC = SEARCHES = ("full", "genetic")
 NOT_ASKED, NO_TIME = "the search did not ask for it", "the budget was over; a larger --budget runs it"
-
-
-@dataclass
-class Row:
-    """A combination and its result. outcome: None until it has run. values: of its valid runs in order, in the metric's
-    unit. select: of the spec."""
-
-    instance: Instance
-    outcome: Outcome | None = None
-    values: tuple[float, ...] = ()
-    is_finalist: bool = False
-    select: str = MEDIAN
-
-    @property
-    def value(self) -> float | None:
-        """The (low) median or the last: a value that a run really had; ``outcome.reading`` is from that run."""
-        if not self.values:
-            return None
-        return self.values[-1] if self.select == LAST else statistics.median_low(self.values)
-
-    @property
-    def status(self) -> str:
-        return self.outcome.status.value if self.outcome else "not_run"
-
-    def overlaps(self, other: Row) -> bool:
-        return min(self.values) <= max(other.values) and min(other.values) <= max(self.values)
-
-
-@dataclass
-class SpecRun:
-    """The result of running a spec. rounds: of finals. reused: number of program runs taken from an earlier start."""
-
-    spec: ProgramSpec
-    rows: list[Row]
-    rounds: int
-    reused: int = 0
-    seconds: float = 0.0
-    interrupted: bool = False
-    folder: Path = field(default_factory=Path)
-
-    @property
-    def ranked(self) -> list[Row]:
-        """The rows that have a value, best first; finalists before those that were only screened."""
-        order = self.spec.metric.order
-        with_value = [(row, value) for row in self.rows if (value := row.value) is not None]
-        with_value.sort(key=lambda one: (not one[0].is_finalist, order(one[1]), one[0].instance.mesh_idx))
-        return [row for row, _ in with_value]
-
-    @property
-    def ties(self) -> list[Row]:
-        """Finalists whose values overlap with the winner's, so that they cannot be distinguished."""
-        finalists = [row for row in self.ranked if row.is_finalist]
-        return [row for row in finalists[1:] if row.overlaps(finalists[0])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +40,7 @@ class SpecOptions:
     """tune: rank the combinations and time the best again. rounds: of these finals. fresh: ignore earlier results.
 
     search: one of SEARCHES. budget_s: wall time; 0 for no limit. builds_only: build without running.
+    gpu_wait_s: how long to wait for GPUs that another process measures on; None: until they are free.
     """
 
     tune: bool
@@ -99,6 +50,7 @@ class SpecOptions:
     search: str = FULL
     budget_s: float = 0.0
     builds_only: bool = False
+    gpu_wait_s: float | None = None
 
 
 def run(spec: ProgramSpec, options: SpecOptions, log: Console) -> SpecRun:
@@ -116,7 +68,7 @@ def run(spec: ProgramSpec, options: SpecOptions, log: Console) -> SpecRun:
     try:
         result = SpecRun(spec, rows, options.rounds if options.tune else 0, folder=folder)
         with Interruption().listening() as interruption:
-            stages = _Stages(result, journal, interruption, log, _deadlines(options, started))
+            stages = _Stages(result, journal, interruption, log, _deadlines(options, started), options.gpu_wait_s)
             open_rows = [row for row in rows if row.outcome is None]
             if options.builds_only:
                 stages.build_all(open_rows)
@@ -155,15 +107,6 @@ def _account(rows: Iterable[Row], *, over: bool) -> None:
             row.outcome = Outcome(Status.PRUNED, NO_TIME if over else NOT_ASKED)
 
 
-def finalists_of(result: SpecRun) -> list[Row]:
-    """The FINALISTS best rows that are WITHIN of the best."""
-    ranked = result.ranked
-    if not ranked:
-        return []
-    best = ranked[0].value or 0.0
-    return [row for row in ranked if abs((row.value or 0.0) - best) <= WITHIN * abs(best)][:FINALISTS]
-
-
 class _Stages:
     """Runs the stages and stores each outcome at once."""
 
@@ -174,15 +117,22 @@ class _Stages:
         interruption: Interruption,
         log: Console,
         deadlines: tuple[float, float],
+        gpu_wait_s: float | None,
     ) -> None:
         self.result, self.journal, self.interruption, self.log = result, journal, interruption, log
         self._until = dict(zip((SCREEN, FINALS), deadlines, strict=True))
         self.spec, self.reused, self.cut_short = result.spec, 0, False
         self.profiler = spec_profile.tool_of(self.spec.profiler) if self.spec.metric.kind == PROFILE else None
+        profiled = self.profiler is not None
+        self.gpus = SpecGpus(profiled, gpu_wait_s, partial(print_line, log), lambda: interruption.requested)
         self._identity = Identity(self.spec)
         self._built: dict[tuple[str, ...], Outcome | None] = {}
         self._lines: dict[int, Lines] = {}
         self._keys: dict[int, str] = {}
+
+    def _is_over(self, stage: str) -> bool:
+        """Whether the budget of a stage is used up. Waiting for GPUs does not count."""
+        return time.monotonic() - self.gpus.waited_s > self._until[stage]
 
     def lines(self, row: Row) -> Lines:
         at = row.instance.mesh_idx
@@ -200,7 +150,7 @@ class _Stages:
         self._build(row for row in rows if any(self.known(row, SCREEN, number) is None for number in repeat))
         outcomes: dict[int, list[Outcome]] = {row.instance.mesh_idx: [] for row in rows}
         turns = [(row, number) for row in rows for number in repeat]
-        with step("specs", len(turns), self.log) as bar:
+        with self._held(turns, SCREEN), step("specs", len(turns), self.log) as bar:
             self._run(bar.advance, turns, SCREEN, outcomes)
         for row in rows:
             _settle(row, outcomes[row.instance.mesh_idx], self.spec.repeat)
@@ -211,13 +161,14 @@ class _Stages:
         self.result.rounds = 0
         self._build(row for row in finalists if any(self.known(row, FINALS, number) is None for number in rounds))
         outcomes: dict[int, list[Outcome]] = {row.instance.mesh_idx: [] for row in finalists}
-        with step("finals", len(rounds) * len(finalists), self.log) as bar:
+        turns = [(row, number) for number in rounds for row in finalists]
+        with self._held(turns, FINALS), step("finals", len(turns), self.log) as bar:
             for number in rounds:
                 first = number % len(finalists)
                 order = (*finalists[first:], *finalists[:first])
                 # Results of earlier starts take no time.
                 known = all(self.known(row, FINALS, number) is not None for row in order)
-                if self.interruption.requested or (not known and time.monotonic() > self._until[FINALS]):
+                if self.interruption.requested or (not known and self._is_over(FINALS)):
                     break
                 self._run(bar.advance, [(row, number) for row in order], FINALS, outcomes)
                 self.result.rounds += not self.interruption.requested
@@ -226,6 +177,11 @@ class _Stages:
         for row in finalists:
             row.is_finalist = True
             _settle(row, outcomes[row.instance.mesh_idx], self.result.rounds)
+
+    def _held(self, turns: Iterable[tuple[Row, int]], stage: str) -> AbstractContextManager[None]:
+        """Holds the GPUs if any of these has to run."""
+        runs = any(self.known(row, stage, number) is None for row, number in turns)
+        return self.gpus.held() if runs else nullcontext()
 
     def build_all(self, rows: Sequence[Row]) -> None:
         """Builds all rows without running them; failed builds are recorded."""
@@ -262,7 +218,7 @@ class _Stages:
         for row, number in turns:
             if self.interruption.requested:
                 return
-            over = stage == SCREEN and any(outcomes.values()) and time.monotonic() > self._until[SCREEN]
+            over = stage == SCREEN and any(outcomes.values()) and self._is_over(SCREEN)
             if over and self.known(row, stage, number) is None:
                 self.cut_short = True
                 continue

@@ -12,7 +12,7 @@ from gemm_tuner.search import SizeView
 from gemm_tuner.search.genetic import Genetic
 
 if TYPE_CHECKING:
-    from gemm_tuner.pipeline.spec_run import Row
+    from gemm_tuner.pipeline.spec_rows import Row
 
 # Smaller generations than for kernels, because every combination needs its own program run.
 LEAST, SHARE = 6, 0.02

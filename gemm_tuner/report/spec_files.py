@@ -12,7 +12,7 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.kernels.metrics import ITERS, NAME
-from gemm_tuner.pipeline.spec_run import Row, SpecRun
+from gemm_tuner.pipeline.spec_rows import Row, SpecRun
 from gemm_tuner.system.documents import dump_yaml, show, write_text_atomically
 
 MESH_IDX = "mesh_idx"

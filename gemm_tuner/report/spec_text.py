@@ -10,7 +10,7 @@ from rich.console import Console
 from gemm_tuner.kernels.command_lines import idle
 from gemm_tuner.kernels.metrics import ITERS, NAME
 from gemm_tuner.kernels.program_spec import COMMAND, LAST, ProgramSpec
-from gemm_tuner.pipeline.spec_run import Row, SpecRun
+from gemm_tuner.pipeline.spec_rows import Row, SpecRun
 from gemm_tuner.report import spec_files
 from gemm_tuner.report.spec_files import MESH_IDX, further_names, shown_name
 from gemm_tuner.system.terminal_table import Column, print_line, print_table

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from nsys_for_programs import nsys_for_programs
 from samples import ROOT
 from screens import Screen
 
@@ -403,13 +404,6 @@ def test_a_narrow_terminal_shows_what_tells_the_rows_apart(modular: Run) -> None
     assert "not shown" not in modular.said and "/dtype=bfloat16" in modular.said
 
 
-NSYS = """\
-#!/bin/sh
-[ "$1" = --version ] && echo "NVIDIA Nsight Systems version 2025.1.1.0" && exit
-for word; do [ "$before" = -o ] && TRACE=$(dirname "$word"); before=$word; done
-export TRACE
-exec {python} -I -S {stand_in} "$@"
-"""
 LAUNCHES = """\
 [ $1 = 9 ] && exit 4
 for ns in 3000 1000 90000; do echo "$(($ns * $1)) matmul_kernel" >> $TRACE/kernels.txt; done
@@ -417,11 +411,9 @@ echo "7000 fill_kernel" >> $TRACE/kernels.txt
 """
 
 
-def test_a_profiler_times_the_kernels_whose_names_match(run: Run) -> None:
+def test_a_profiler_times_the_kernels_whose_names_match(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three launches the median counts, or the last; a program that fails under the profiler has its own status."""
-    stand_in = ROOT / "tests" / "faults" / "on_path" / "nsys_stand_in.py"
-    script(run.folder / "nsys", NSYS.format(python=sys.executable, stand_in=stand_in))
-    run.setenv("PATH", f"{run.folder}:{os.environ['PATH']}")
+    nsys_for_programs(run.folder, monkeypatch)
     (run.folder / "launches.sh").write_text(LAUNCHES, encoding="utf-8")
     spec = 'name: t\ncommand: "sh launches.sh {T}"\nparams: {T: [2, 1, 9]}\nprofile: {kernels: "^matmul", tool: nsys}\n'
     assert run("--tune", "--rounds", "1", "--output", "t.csv", spec=spec) == EXIT_OK

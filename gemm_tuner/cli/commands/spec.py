@@ -8,12 +8,13 @@ from pathlib import Path
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import duration_s, not_negative, one_of
 from gemm_tuner.cli.parser import Parser
-from gemm_tuner.cli.shared_flags import OUTPUT
+from gemm_tuner.cli.shared_flags import OUTPUT, add_wait_flags, wait_s
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.kernels.program_spec import ProgramSpec
 from gemm_tuner.kernels.program_spec_file import read_spec
 from gemm_tuner.pipeline import spec_profile, spec_run
-from gemm_tuner.pipeline.spec_run import SEARCHES, SpecOptions, SpecRun
+from gemm_tuner.pipeline.spec_rows import SpecRun
+from gemm_tuner.pipeline.spec_run import SEARCHES, SpecOptions
 from gemm_tuner.report import spec_files, spec_preview, spec_text
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.store.spec_journal import folder_of
@@ -69,6 +70,7 @@ def add_flags(parser: Parser) -> None:
                         "ones (default: full)")  # fmt: skip
     parser.add_argument("--budget", metavar="TIME", type=duration_s, default=0.0,
                         help="end after this wall time, such as 90s or 10m, with the best so far")  # fmt: skip
+    add_wait_flags(parser)
     parser.add_argument("--compile_only", action="store_true", help="build all, and run nothing")
     parser.add_argument("--dry_run", action="store_true", help="list what would be run")
     parser.add_argument("--explain", metavar="NAME=VALUE,...", help="say which rule cuts it")
@@ -101,7 +103,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     if arguments.compile_only and not spec.build:
         raise UserError(f"{spec.path} has no build line", where="--compile_only", accepted="a spec with build:")
     fresh, how = arguments.fresh or checks, (arguments.search, arguments.budget, arguments.compile_only)
-    options = SpecOptions(tune, arguments.rounds, fresh, arguments.output_dir, *how)
+    options = SpecOptions(tune, arguments.rounds, fresh, arguments.output_dir, *how, wait_s(arguments))
     with bug_report.belongs_to(folder_of(spec, arguments.output_dir)):
         run = spec_run.run(spec, options, shown.log)
         if arguments.compile_only and not run.interrupted:
