@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # the process of triton.autotune imports neither pandas nor t
     from gemm_tuner.store.results import Row
 
 EXAMPLES = ROOT / "examples" / "kernels"
-# Of one process: triton.autotune, or an example in another language.
+# Of one process: triton.autotune, or the example in TileLang.
 LIMIT_S = 300
 HEAD = ("kernel", "tuned", "us", "triton.autotune's choice", "us", "theirs / ours", "stage", "noise, %", "tuner s",
         "autotune s", "verified")  # fmt: skip
@@ -59,11 +59,8 @@ ALL = (
 )
 
 
-# Examples in other languages: (title, file, module and extra of the language, whether the user names the kernel).
-OTHERS = (
-    ("TileLang GEMM", "tilelang_gemm.py", "tilelang", "tilelang", False),
-    ("CuTe GEMM", "cute_gemm.py", "cutlass", "cute", True),
-)
+TILELANG, CUTE = "GEMM in TileLang", "GEMM in CuTe DSL"
+QUACK = Example("cute_quack", "build", "")
 
 
 class Failed(Exception):
@@ -243,18 +240,31 @@ class Page:
             seconds = ["", ""]
 
 
-def other_cells(title: str, file: str, module: str, extra: str, names: bool, out: Path, kernel: str) -> list[str]:
-    """The row of an example in another language: what it prints last. Raises Failed."""
-    if importlib.util.find_spec(module) is None:
-        return [title, f"not installed: pip install 'gemm-tuner[{extra}]'"]
-    if names and not kernel:
-        raise Failed(f"--kernel_from names no file: {EXAMPLES.name}/{file} says which")
-    words = ["--kernel_from", kernel, "--output_dir", str(out / module)] if names else []
+def say_cute(page: Page, out: Path, profiler: str, budget: str) -> None:
+    """Rows of QuACK's GEMM in CuTe DSL, of which triton.autotune has no choice. Raises Failed."""
+    from gemm_tuner.languages.cute import extra
+
+    if extra.why_absent():
+        page.say_row([CUTE, "not installed: pip install 'gemm-tuner[cute]'"])
+        return
+    found = tuned(QUACK, out / QUACK.file, profiler, budget)
+    seconds = f"{found.seconds:.1f}"
+    for row in found.rows:
+        config, us = config_text(row.config.options() if row.config else {}), f"{row.facts['median_us']:.2f}"
+        noise = "" if found.noise_pct is None else f"{found.noise_pct:.2f}"
+        page.say_row([f"{CUTE} {row.problem.shape}", config, us, *[""] * 4, noise, seconds, "", row.verified.value])
+        seconds = ""
+
+
+def tilelang_cells() -> list[str]:
+    """The row of the GEMM in TileLang: what the example prints last. Raises Failed."""
+    if importlib.util.find_spec("tilelang") is None:
+        return [TILELANG, "not installed: pip install 'gemm-tuner[tilelang]'"]
     places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     began = time.perf_counter()
     environment = {**os.environ, "PYTHONPATH": places}
-    (last,) = last_lines([sys.executable, str(EXAMPLES / file), *words], environment, title, 1)
-    return [title, last, *[""] * 6, f"{time.perf_counter() - began:.1f}"]
+    (last,) = last_lines([sys.executable, str(EXAMPLES / "tilelang_gemm.py")], environment, TILELANG, 1)
+    return [TILELANG, last, *[""] * 6, f"{time.perf_counter() - began:.1f}"]
 
 
 def config_text(config: dict[str, Any]) -> str:
@@ -274,7 +284,6 @@ def main() -> int:
     parser.add_argument("--profiler", default="nsys")
     parser.add_argument("--budget", default="30s", metavar="TIME", help="of each tuning (default: %(default)s)")
     parser.add_argument("--only", nargs="+", default=[one.file for one in ALL], choices=[one.file for one in ALL])
-    parser.add_argument("--kernel_from", default="", metavar="FILE", help="NVIDIA's GEMM in CuTe DSL: cute_gemm.py")
     parser.add_argument("--choose", nargs=2, metavar=("FILE", "CASES"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.choose:
@@ -293,11 +302,14 @@ def main() -> int:
             page.say_kernel(example, given.work / example.file, found)
         except Failed as error:
             page.say_failed(example.file, error)
-    for other in OTHERS:
-        try:
-            page.say_row(other_cells(*other, given.work, given.kernel_from))
-        except Failed as error:
-            page.say_failed(other[0], error)
+    try:
+        page.say_row(tilelang_cells())
+    except Failed as error:
+        page.say_failed(TILELANG, error)
+    try:
+        say_cute(page, given.work, given.profiler, given.budget)
+    except Failed as error:
+        page.say_failed(CUTE, error)
     page.say(f"\n{time.strftime('%Y-%m-%d')}, {machine or 'nothing was tuned'}. {EXPLAINED}")
     if page.ratios:
         page.say(f"Least ratio: {min(page.ratios):.3f}.")
