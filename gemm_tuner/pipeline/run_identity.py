@@ -71,19 +71,28 @@ def fingerprint(settings: Settings, environment: Environment, profiler: str) -> 
         **({} if environment.recording else settings.language.identity(os.environ)),
         "rules": sources_sha(settings.rules_dir, ("*.py", "*.yaml")),
         "space": sources_sha(space.parent, (space.name,)) if space else "",
-        "search": settings.search,
+        **({} if environment.source == "predicted" else {"search": settings.search}),
         "heuristics": settings.heuristics,
         "families": ", ".join(settings.families),
         "servers": ", ".join(settings.serve),
         **{f"kernel of {name}": kernel.label for name, kernel in sorted(settings.kernels.items())},
-        "method": f"{settings.screen_calls} screening calls, {settings.iters} rounds of {settings.finalists} "
-        f"finalists, warmup {settings.warmup}, init_type {settings.init_type}, seed {settings.seed}, "
-        f"rotating_tensor {settings.rotating_mib}",
+        "method": method(settings, is_timed=environment.source == "measured"),
         "checks": settings.compare,
         "samples that decide, of 1 2 3": deciding(settings),
         **files_read(settings),
         OLDER: older_text(settings.older, settings.min_improvement_pct),
     }
+
+
+def method(settings: Settings, *, is_timed: bool) -> str:
+    """How kernels are timed and checked, as far as it has an effect: see ``idle_flags``."""
+    seed = f"seed {settings.seed}"
+    if not is_timed:
+        return f"{settings.finalists} finalists, {seed}"
+    return (
+        f"{settings.screen_calls} screening calls, {settings.iters} rounds of {settings.finalists} finalists, "
+        f"warmup {settings.warmup}, init_type {settings.init_type}, {seed}, rotating_tensor {settings.rotating_mib}"
+    )
 
 
 def files_read(settings: Settings) -> dict[str, str]:

@@ -373,6 +373,22 @@ def test_what_makes_timings_another_kind(tmp_path: Path) -> None:
     assert changed(asked, verbose=True, keep=True, jobs=4, compile_workers=3, budget_s=9.0) == []
 
 
+def test_what_changes_nothing_without_timing_does_not_count_there(tmp_path: Path) -> None:
+    """A command that is told so of a flag goes on all the same."""
+    asked = settings(tmp_path, ONE)
+    timed = {"iters": 5, "warmup": 1, "init_type": "zeros", "rotating_mib": 512}
+    played_back: Any = SimpleNamespace()
+    for of, changes in (
+        (replace(environment(), gpus=()), {**timed, "search": "quick"}),
+        (replace(environment(), recording=played_back), timed),
+    ):
+        before, now = (fingerprint(one, of, of.source) for one in (asked, replace(asked, **changes)))
+        assert differences(before, now) == []
+        (line,) = differences(before, fingerprint(replace(asked, seed=9), of, of.source))
+        assert "seed 9" in line
+    assert len(changed(asked, **timed)) == 1
+
+
 def test_the_sizes_given_do_not_change_the_method(tmp_path: Path) -> None:
     sizes: tuple[GemmProblem, ...] = (ONE, TWO)
     one, other = (fingerprint(settings(tmp_path, *some), environment(), "nsys") for some in (sizes, sizes[:1]))
