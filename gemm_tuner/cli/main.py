@@ -24,6 +24,7 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.served import NAMES as SERVERS
 from gemm_tuner.gemm.short_forms import label
 from gemm_tuner.gemm.sizes import SizeEntry
+from gemm_tuner.measure import device
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.system import bug_report, program
 from gemm_tuner.system.documents import show
@@ -119,6 +120,8 @@ def run(
         from gemm_tuner.pipeline import compile_only
 
         return compile_only.run(settings, shown.log, shown.out)
+    if settings.replay_dir is None and not settings.cluster:
+        settings = replace(settings, looking=device.begin_to_look())  # while the pipeline is imported
     from gemm_tuner.pipeline import run as pipeline
 
     if arguments.benchmark:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,20 @@ def look() -> Machine:
         raise EnvironmentFault(f"looking for GPUs failed: {last}", hint="does `python -c 'import torch'` work?")
     answer = json.loads(done.stdout.strip().splitlines()[-1])
     return Machine(tuple(answer["gpus"]), answer["versions"], driver_version() if answer["gpus"] else "")
+
+
+def begin_to_look() -> Future[Machine]:
+    """``look`` in a thread of its own."""
+    found: Future[Machine] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(look())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=run, name="look", daemon=True).start()
+    return found
 
 
 def driver_version() -> str:

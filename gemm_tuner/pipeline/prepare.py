@@ -90,7 +90,7 @@ def look_around(settings: Settings, known: devices.Machine | None = None, *, for
             raise UserError(f"the recording is of {arch}, not {settings.arch}", where="--arch", accepted=arch)
         assumed = assumed_device(settings, arch)
         return Environment(devices.measured_device(assumed, machine.gpu(0)), (0,), machine, recording)
-    machine = known or (host.look() if settings.language.backends == ("cpu",) else devices.look())
+    machine = known or (host.look() if settings.language.backends == ("cpu",) else found_machine(settings))
     asked_for = (settings.gpu_ids is not None or settings.ngpus is not None) and (for_a_run or bool(machine.gpus))
     gpus = devices.choose_gpus(machine, settings.gpu_ids, settings.ngpus) if asked_for or machine.gpus else ()
     arch_of_gpu = machine.gpu(gpus[0])["arch"] if gpus else ""
@@ -101,6 +101,11 @@ def look_around(settings: Settings, known: devices.Machine | None = None, *, for
         return Environment(assumed_device(settings, settings.arch or devices.DEFAULT_ARCH), (), machine)
     gpu = machine.gpu(gpus[0])
     return Environment(devices.measured_device(assumed_device(settings, gpu["arch"]), gpu), gpus, machine)
+
+
+def found_machine(settings: Settings) -> devices.Machine:
+    """This machine, for which a thread may have begun to look. Raises EnvironmentFault if torch is broken."""
+    return settings.looking.result() if settings.looking else devices.look()
 
 
 def on_cluster(environment: Environment, gpus: int) -> Environment:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import FIRST_KIND, workload_of
 from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.languages.together import named
+from gemm_tuner.measure.device import Machine
 
 # Value of screen_with: screening by proton inside the launcher process.
 IN_PROCESS = "in_process"
@@ -29,6 +31,7 @@ class Settings:
     kernels:     servers' own kernels (--kernel_from), by server.
     budget_s:    wall time of the run from ``started`` (time.monotonic()) on; 0 for no limit.
     began:       time.monotonic() when the command began, whose time the run accounts for.
+    looking:     the machine, for which a thread has begun to look; None if none has.
     older:       configurations of update_file, which new ones must beat by min_improvement_pct.
     older_served: those that the file has for servers.
     gpu_wait_s:  time to wait for a GPU that another process measures on; None for no limit.
@@ -72,6 +75,7 @@ class Settings:
     budget_s: float = 0.0
     started: float = field(default_factory=time.monotonic, compare=False)
     began: float = field(default_factory=time.monotonic, compare=False)
+    looking: Future[Machine] | None = field(default=None, compare=False, repr=False)
     launch_limit_s: float = 60.0
     update_file: Path | None = None
     gpu_wait_s: float | None = None

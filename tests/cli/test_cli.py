@@ -24,6 +24,7 @@ from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EXIT_INTERRUPTE
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.device import Machine
+from gemm_tuner.pipeline import cluster_run, prepare
 from gemm_tuner.pipeline import run as pipeline
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.system import bug_report
@@ -186,6 +187,19 @@ def test_what_the_machine_lacks(
     assert status == EXIT_ENVIRONMENT
     assert [word for word in words if word not in line] == []
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_gpus_are_looked_for_while_the_pipeline_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Settings] = []
+    monkeypatch.setattr(devices, "look", lambda: H200)
+    monkeypatch.setattr(pipeline, "tune", lambda settings, *_: heard.append(settings) or EXIT_OK)
+    main(ONE)
+    assert heard[0].looking is not None and heard[0].looking.result(timeout=240) is H200
+    monkeypatch.setattr(devices, "look", lambda: NO_GPU)
+    assert prepare.find_environment(heard[0]).machine is H200  # nobody looks again
+    monkeypatch.setattr(cluster_run, "tune", lambda settings, *_: heard.append(settings) or EXIT_OK)
+    main([*ONE, "--cluster", "ray"])
+    assert heard[1].looking is None
 
 
 def test_a_profiler_that_is_not_installed(

@@ -10,7 +10,7 @@ import cuda_driver_stand_in
 import pytest
 from samples import NO_GPU, RULES, TEMPLATES, device, gpu
 
-from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, UserError
+from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EnvironmentFault, UserError
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.device import Machine, choose_gpus, measured_device
 from gemm_tuner.pipeline import prepare
@@ -163,6 +163,18 @@ def broken_torch(folder: Path, cuda: str) -> None:
     (folder / "torch").mkdir()
     (folder / "torch" / "__init__.py").write_text("raise OSError('torch was imported')\n")
     (folder / "torch" / "version.py").write_text(f"cuda = {cuda!r}\nhip = None\n")
+
+
+def test_what_a_thread_that_looks_finds_or_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "look", lambda: TWO_H200)
+    assert devices.begin_to_look().result(timeout=240) is TWO_H200
+
+    def fails() -> Machine:
+        raise EnvironmentFault("the driver is hung")
+
+    monkeypatch.setattr(devices, "look", fails)
+    with pytest.raises(EnvironmentFault, match="the driver is hung"):
+        prepare.find_environment(asked(looking=devices.begin_to_look()))
 
 
 @needs_compiler
