@@ -34,4 +34,6 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    if status:  # a plain return lets a profiler inside the process (proton) write its report
+        sys.exit(status)

@@ -36,7 +36,7 @@ FAULTS = (
 )
 
 BEFORE_THE_SUM = "    num_pid_n = tl.cdiv(N, BLOCK_SIZE_N)\n"
-BEFORE_THE_END = "\n\n{{ macros.split_k_reduce(p) }}"
+BEFORE_THE_END = "\n\n{{ macros.split_k_reduce(p, slices) }}"
 MASK = "        a = tl.load(a_ptrs, mask=offs_k[None, :] < k_left, other=0.0)"
 TEMPLATES = {
     "gemm_tile.py.j2": {

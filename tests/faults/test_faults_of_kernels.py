@@ -12,17 +12,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import bad_kernels
 import pytest
 from conftest import Undisturbed
 from fault_runs import (
     AXES,
     LOOK_S,
     MEASURED,
+    ROOT,
     Machine,
     hangs_at,
     require_complete_states,
     rows_of,
     statuses_of,
+    templates_into,
     with_stand_in_gpu,
 )
 
@@ -233,3 +236,9 @@ def kill_while_hanging(machine: Machine, process: subprocess.Popen[str]) -> None
     process.kill()
     machine.end(process)
     assert machine.orphans() == []
+
+
+def test_the_faults_for_a_gpu_have_their_places_in_the_templates(tmp_path: Path) -> None:
+    made = templates_into(tmp_path / "templates", bad_kernels.TEMPLATES)
+    for name in bad_kernels.TEMPLATES:
+        assert (made / name).read_text() != (ROOT / "templates" / name).read_text()

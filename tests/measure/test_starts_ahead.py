@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -19,7 +21,7 @@ from gemm_tuner.launch.journal import Judged, Process, read_journal
 from gemm_tuner.launch.plan import FINALS, VERIFY, Method, Plan, Work
 from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.screening import StagedLauncher
-from gemm_tuner.measure.starts_ahead import StartsAhead
+from gemm_tuner.measure.starts_ahead import WAITING, StartsAhead
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.system.processes import pid_of
 
@@ -73,6 +75,14 @@ def test_what_waits_is_used_first_and_others_are_started_with_their_plan(
     pids = [timed_by(launcher, tmp_path / f"{number}-finals", "good_1") for number in range(3)]
     assert pids[:2] == waiting and pids[2] not in waiting
     assert not list((tmp_path / "ahead").iterdir())
+
+
+def test_a_profiler_in_the_process_goes_on_after_a_launcher_that_waited() -> None:
+    """Proton of Triton 3.6 executes the launcher so, and writes its report after that; SystemExit would end it."""
+    code = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__'); print(7)"
+    argv = [sys.executable, "-c", code, str(WAITING), "none", "."]
+    done = subprocess.run(argv, input="", env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
 
 
 def test_what_waits_too_long_is_ended(launcher: LiveLauncher, tmp_path: Path) -> None:
