@@ -232,6 +232,10 @@ def test_what_a_server_is_given_is_compared_too(tmp_path: Path, capsys: pytest.C
     fewer = written("fewer", ("vllm", 110.0))
     assert (exit_of(before, fewer), exit_of(before, fewer, "--allow_missing")) == (EXIT_UNVERIFIED, EXIT_OK)
     assert exit_of(fewer, before) == EXIT_OK
+    guessed = write_results(tmp_path / "guessed.yaml", [choice(P, A, 100.0, None, "predicted")])
+    capsys.readouterr()
+    assert exit_of(before, guessed, "--json") == EXIT_UNVERIFIED
+    assert json.loads(capsys.readouterr().out)["faults"][0] == "1 size of A not comparable"
 
 
 @pytest.mark.parametrize(("spread_pct", "verdict"), [(0.5, "slower"), (40.0, "unclear")])

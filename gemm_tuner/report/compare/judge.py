@@ -81,7 +81,7 @@ class Comparison:
 
         allow_missing: sizes of A may be missing or not comparable in B, if at least one size can be compared.
         """
-        unclear = [one.problem for one in self.compared if one.a and one.verdict == Verdict.NOT_COMPARABLE]
+        unclear = {one.problem for one in self.compared if one.a and one.verdict == Verdict.NOT_COMPARABLE}
         told = [(self.regressions, "regression", "")]
         if not allow_missing:
             told += [(len(self.only_a), "size", " of A missing in B"), (len(unclear), "size", " of A not comparable")]
