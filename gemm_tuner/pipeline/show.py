@@ -247,7 +247,7 @@ def verdicts_table(
     columns = (
         Column("size", wraps=True),
         Column("configuration", wraps=True),
-        Column("checked at", rank=1),
+        Column("checked at", wraps=True),
         Column("verdict"),
         Column("max error", is_number=True, rank=3),
         Column("error/\nbound", is_number=True, rank=2),

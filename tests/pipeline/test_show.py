@@ -13,6 +13,7 @@ from gemm_tuner.core.choice import Choice, ServedChoice
 from gemm_tuner.core.records import Verdict, Verified
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.short_forms import labels, short_config
+from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.pipeline import show
 from gemm_tuner.space.prune import FunnelRow
 from gemm_tuner.space.rule import Kind
@@ -166,6 +167,20 @@ def test_a_check_of_a_batch_says_how_many(width: int) -> None:
     assert " 17 x 18 x 19 " in screen.lines[-2]
     assert " 3 of 17 x 18 x 19 " in screen.lines[-1]
     assert screen.lines[-1].startswith(many.key if not width else "3x17x18x19")
+
+
+def test_two_checks_of_a_kernels_case_are_told_apart_on_a_terminal() -> None:
+    def case(rows: int, cols: int) -> KernelProblem:
+        return KernelProblem("softmax_rows", "0" * 12, (("rows", rows), ("cols", cols), ("dtype", "fp16")))
+
+    screen, name = Screen(80), "softmax_rows_ROWS1_num_warps1"
+    rows = [
+        (case(4096, cols), name, [Verdict(case(*at), name, True, 0.0, 0.5) for at in ((128, 128), (61, 61))])
+        for cols in (1000, 4096)
+    ]
+    show.verdicts_table(screen.console, rows, {})
+    text = " ".join(screen.lines).split()
+    assert text.count("rows=128") == text.count("rows=61") == 2 and max(map(len, screen.lines)) <= 80
 
 
 @pytest.mark.parametrize("width", [0, 60, 80])
