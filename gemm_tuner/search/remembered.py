@@ -5,6 +5,7 @@ A search computes every round anew from what is known, and what is likely next f
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -32,14 +33,14 @@ class Remembered(Generic[Answer]):
 
 
 def content(sizes: Iterable[SizeView]) -> Hashable:
-    """What a search sees of these sizes; a configuration is what its name says."""
-    return tuple(
-        (
-            size.problem,
-            tuple(size.candidates.index),
-            size.candidates["predicted_us"].to_numpy().tobytes(),
-            frozenset(size.timed_us.items()),
-            size.failed,
-        )
-        for size in sizes
-    )
+    """Stands for what a search sees of these sizes; a configuration is what its name says. Of thousands of sizes it is
+    small, so that many can be remembered."""
+    return tuple((size.problem, _digest(size)) for size in sizes)
+
+
+def _digest(size: SizeView) -> bytes:
+    told = repr((sorted(size.timed_us.items()), sorted(size.failed)))
+    digest = hashlib.sha256("\n".join(map(str, size.candidates.index)).encode())
+    digest.update(size.candidates["predicted_us"].to_numpy().tobytes())
+    digest.update(told.encode())
+    return digest.digest()
