@@ -128,7 +128,7 @@ LEFT_BEHIND = """
 import os, subprocess, sys, threading
 from gemm_tuner.cli import main as cli
 from gemm_tuner.system.interruption import Interruption
-def run(*_):
+def run(*_, **__):
     program = "import os, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(os.getpid(), flush=True)"
     command = [sys.executable, "-c", program + "; signal.pause()"]
     child = subprocess.Popen(command, stdout=-1, stderr=subprocess.DEVNULL, start_new_session=True)
