@@ -117,9 +117,10 @@ class Recording:
             if plan.stage in stages and not (path.parent / PROBE).exists():
                 yield path.parent, plan
 
-    def profiler_of(self, plan: Plan) -> Profiler:
-        """The profiler of a plan; that of screening may differ from that of the finals."""
-        return self.screener if plan.stage == SCREEN and self.screener else self.profiler
+    def profilers_of(self, plan: Plan) -> list[Profiler]:
+        """The profilers of which one has timed a plan, the likeliest first: that of screening may differ from that of
+        the finals, which takes its place where it does not work."""
+        return [self.screener, self.profiler] if plan.stage == SCREEN and self.screener else [self.profiler]
 
     def finals_processes(self) -> set[int]:
         """The numbers of the finals processes; {0} for a recording of an earlier version, which has one process."""
@@ -191,12 +192,15 @@ class ReplayLauncher(Launcher):
 
     def _found(self, plan: Plan, journal: list[Event], where: Path) -> dict[Key, Timing]:
         """The timings of a start. One that crashed may have no trace; then the failures in its journal."""
-        try:
-            return collect(plan, journal, self.recording.profiler_of(plan), where)
-        except TraceError:
-            if any(isinstance(event, Finished) for event in journal):
-                raise
-            return failures(plan, journal)
+        faults = []
+        for profiler in self.recording.profilers_of(plan):
+            try:
+                return collect(plan, journal, profiler, where)
+            except TraceError as fault:
+                faults.append(fault)
+        if any(isinstance(event, Finished) for event in journal):
+            raise faults[0]
+        return failures(plan, journal)
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         """In the order of the plan, up to the first right one where that is enough: checks of a run may have been made

@@ -168,6 +168,9 @@ def test_where_it_does_not_work_screening_goes_on_under_the_profiler_of_the_fina
     (line,) = said
     assert "nsys" in line and "CUPTI is not to be had" in line
     assert not launcher.stays
+    recording = replay.Recording(tmp_path, Machine((), {}, ""), Nsys(), "", {}, screener=Proton())
+    replayed = replay.ReplayLauncher(recording).timings(plan((ONE, ["good_1", "good_2"])), tmp_path)
+    assert statuses(replayed.timings) == {"good_1": "ok", "good_2": "ok"}
 
 
 def test_what_a_process_says_before_its_first_plan_is_not_lost(
