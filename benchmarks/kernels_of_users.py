@@ -282,7 +282,7 @@ def main() -> int:
     parser.add_argument("table", metavar="TABLE.md", type=Path, nargs="?", default=Path("kernels_of_users.md"))
     parser.add_argument("--work", type=Path, default=Path("users"), help="folder of runs (default: %(default)s)")
     parser.add_argument("--profiler", default="nsys")
-    parser.add_argument("--budget", default="30s", metavar="TIME", help="of each tuning (default: %(default)s)")
+    parser.add_argument("--budget", default="", metavar="TIME", help="of each tuning (default: without end)")
     parser.add_argument("--only", nargs="+", default=[one.file for one in ALL], choices=[one.file for one in ALL])
     parser.add_argument("--choose", nargs=2, metavar=("FILE", "CASES"), help=argparse.SUPPRESS)
     given = parser.parse_args()

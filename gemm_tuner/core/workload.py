@@ -82,6 +82,9 @@ class Workload(Protocol):
     problem_keys: tuple[str, ...]
     # Whether ``CompileResult.binary_hash`` covers grids and arguments, too: then no two problems share a binary.
     hashes_launches: bool
+    # Whether the user wrote down the configurations, to which heuristics such as the limit on spills do not apply: only
+    # some spill in a kernel of few registers, and all fast ones in one of many.
+    configs_are_given: bool
     # Searched after --templates, and used in place of the default --rules; None for this package's templates/ and
     # rules/.
     templates_dir: Path | None

@@ -15,6 +15,7 @@ class WorkloadDefaults:
     language = "triton"
     sets_are_apart = True
     hashes_launches = False
+    configs_are_given = False
 
     def on_device(self, problems: Sequence[Problem], device: Device) -> list[Problem]:
         return list(problems)

@@ -34,6 +34,7 @@ class KernelWorkload(PlainWorkload):
     kind = KernelProblem.kind
     problem_keys = ("kernel", "spec", "case")
     hashes_launches = True
+    configs_are_given = True
     templates_dir: Path | None = None
     rules_dir: Path | None = None
 

@@ -206,7 +206,8 @@ def state_of(candidates: Space, problem: Problem, device: Device, pruned: Pruned
     kept = dict(zip(candidates.names_of(pruned.kept), space.configs_of(kept_rows, problem.kind), strict=True))
     predicted = workload.predict_us(prune.columns_of(kept_rows), problem, device)
     predicted_us = dict(zip(kept, predicted.tolist(), strict=True))
-    return SizeState(problem, candidates.configs, pruned, kept, predicted_us)
+    given = set(kept) if workload.configs_are_given else set[str]()
+    return SizeState(problem, candidates.configs, pruned, kept, predicted_us, given=given)
 
 
 def state_of_given(problem: Problem, configs: Sequence[Config]) -> SizeState:
@@ -230,8 +231,10 @@ def predicted_us(problem: Problem, config: Config, device: Device) -> float:
 
 
 def best_predicted(state: SizeState, names: Sequence[str], count: int) -> list[str]:
-    """The ``count`` fastest names by the model, fastest first."""
-    return sorted(names, key=lambda name: state.predicted_us[name])[:count]
+    """The ``count`` fastest names by the model, fastest first; of equal ones those first that spill less, as far as
+    they are compiled."""
+    spills = {name: state.rows.get(name, {}).get("spills") or 0 for name in names}
+    return sorted(names, key=lambda name: (state.predicted_us[name], spills[name]))[:count]
 
 
 def require_a_type(problems: Iterable[Problem], device: Device) -> None:

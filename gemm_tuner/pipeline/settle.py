@@ -97,7 +97,7 @@ def why_nothing_timed(state: SizeState) -> str:
     counts = {status: n for status, n in state.counts().items() if status not in ("", Status.PRUNED.value)}
     if not counts:
         return "nothing was tried; a larger --budget tries more"
-    if state.given == set(state.kept):
+    if len(state.kept) == 1 and state.given == set(state.kept):
         return f"the given configuration could not run: {'; '.join(map(state.why_not, state.kept))}"
     listed = ", ".join(f"{n} {status}" for status, n in sorted(counts.items(), key=lambda c: -c[1]))
     return "; ".join(filter(None, [f"no configuration has a time: {listed}", state.most_common_reason()]))

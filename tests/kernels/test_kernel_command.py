@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 from command import tune_gemm
@@ -137,3 +138,20 @@ def test_a_key_is_not_validated_without_a_gpu_and_nothing_is_tuned_before_that_i
     done = tune_gemm(tmp_path, "kernel", "--spec", "spec.yaml", "--validate_key", "2", "-o", "tuned.yaml")
     assert done.returncode == EnvironmentFault.exit_status and "no GPU" in done.stderr
     assert not (tmp_path / "results").exists() and not (tmp_path / "tuned.yaml").exists()
+
+
+def test_configurations_that_spill_are_kept_after_those_that_do_not(tmp_path: Path) -> None:
+    """The user wrote them down; without a GPU all are predicted to be as fast."""
+    (tmp_path / "softmax.py").write_text((EXAMPLE / "softmax.py").read_text())
+    spec = yaml.safe_load((EXAMPLE / "softmax.yaml").read_text())
+    spec |= {"cases": {"rows": 5, "cols": 1000, "dtype": "fp16"}, "rules": []}
+    spec["params"] = {"ROWS": [1], "num_warps": [1], "maxnreg": [24, 255]}
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
+    done = tune_gemm(tmp_path, "kernel", "--spec", "spec.yaml", "--arch", "sm_90", "-o", "tuned.yaml")
+    assert done.returncode == 0, done.stderr
+    (table,) = next((tmp_path / "results").glob("*-*/configs")).glob("*.csv.gz")
+    found = pd.read_csv(table).set_index("maxnreg")
+    assert found["spills"][24] > 100 > found["spills"][255]
+    assert list(found["status"]) == ["ok", "ok"]
+    (row,) = results.read(tmp_path / "tuned.yaml").rows
+    assert row.config is not None and row.config.options()["maxnreg"] == 255
