@@ -285,7 +285,8 @@ def test_what_has_no_tables_or_was_never_timed_is_refused(tmp_path: Path, capsys
     predicted = write_run(tmp_path / "predicted", [size(P, "a")], replace(HEADER, source="predicted"))
     write_table(predicted, P, {"a": (OK, None, None)})
     assert main(["compact", str(predicted)]) == EXIT_INPUT
-    assert "nothing was measured" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "nothing was measured" in told and "and configs/," not in told  # a run's folder was given
     assert main(["compact", str(write_run(tmp_path / "empty", [size(P)]))]) == EXIT_INPUT
     foreign = write_run(tmp_path / "foreign", [size(P, "a")], replace(HEADER, source="guessed"))
     write_table(foreign, P, {"a": (OK, 1.0, 1.0)})

@@ -120,5 +120,5 @@ def _size(folder: Path, problem: GemmProblem, chosen: str, roofline_us: float | 
         raise UserError(error.what, where=error.where, hint=hint) from error
     if chosen not in timed:
         what = f"nothing was measured for {problem.key}: {chosen} has no time"
-        raise UserError(what, where=printable(folder), hint=hint)
+        raise UserError(what, where=printable(folder), hint="tune it on a GPU: ranges of M need measured times")
     return TunedSize(problem, chosen, timed, roofline_us)
