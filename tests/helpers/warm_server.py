@@ -34,11 +34,13 @@ from warm_python import LIGHT, READ_AT_START, ROOT, TRITON_WORKERS, WORKERS, Job
 from gemm_tuner.system.guarded import die_with_parent
 
 IMPORTED = (
-    "pandas", "scipy.optimize", "scipy.special", "torch", "triton", "triton.language",
-    "gemm_tuner.launch.main", "gemm_tuner.cli.main", "gemm_tuner.kernels.check", "gemm_tuner.gemm.check",
-    "gemm_tuner.gemm.reference",
+    "pandas", "scipy.optimize", "scipy.special", "sklearn.ensemble", "torch", "torch._dynamo", "triton",
+    "triton.language", "gemm_tuner.launch.main", "gemm_tuner.cli.main", "gemm_tuner.kernels.check",
+    "gemm_tuner.gemm.check", "gemm_tuner.gemm.reference",
 )  # fmt: skip
-IMPORTED_LIGHT = ("pandas", "scipy.optimize", "scipy.special", "gemm_tuner.cli.main", "gemm_tuner.pipeline.run")
+IMPORTED_LIGHT = (
+    "pandas", "scipy.optimize", "scipy.special", "sklearn.ensemble", "gemm_tuner.cli.main", "gemm_tuner.pipeline.run",
+)  # fmt: skip
 IMPORTED_BY_WORKERS = (
     TRITON_WORKERS, "gemm_tuner.compile.compile_worker", "gemm_tuner.gemm.workload", "gemm_tuner.moe.workload",
     "gemm_tuner.kernels.workload", "multiprocess.forkserver", "multiprocess.resource_tracker", "multiprocess.spawn",
