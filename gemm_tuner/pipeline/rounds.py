@@ -111,15 +111,20 @@ class Rounds:
         return Screened.of_parts(screened)
 
     def _parts(self, asked: Named) -> list[Named]:
-        """The proposals in parts of whole sizes, with about as many configurations each."""
+        """The proposals in parts of whole sizes, with about as many configurations of each GPU, and sizes for all GPUs:
+        those that a part has none for would rest, and what is dealt anew with a part knows nothing of other parts."""
         if self.compiling is None or self.limits.budget.bounded or not self.fleet.stays:
             return [asked]
-        total = sum(len(names) for _, names in asked)
-        count, dealt = max(1, min(PARTS, total // LEAST_OF_A_PART)), 0
-        parts: list[Named] = [[] for _ in range(count)]
+        most = min(PARTS, size_of(asked) // LEAST_OF_A_PART, len(asked) // len(self.fleet.alive()))
+        parts: list[Named] = [[] for _ in range(max(1, most))]
+        shares: dict[int | None, Named] = {}
         for state, names in asked:
-            parts[count * dealt // max(1, total)].append((state, names))
-            dealt += len(names)
+            shares.setdefault(self.fleet.home.get(state.problem), []).append((state, names))
+        for share in shares.values():
+            total, dealt = max(1, size_of(share)), 0
+            for state, names in share:
+                parts[min(len(parts) * dealt // total, len(parts) - 1)].append((state, names))
+                dealt += len(names)
         return [part for part in parts if part]
 
     def compile(self, asked: Named, then: Sequence[OfSize] = (), before: Sequence[OfSize] = ()) -> Named:
@@ -237,6 +242,11 @@ class Rounds:
 def joined(parts: Iterable[Named]) -> Named:
     """The sizes of all parts."""
     return [one for part in parts for one in part]
+
+
+def size_of(asked: Named) -> int:
+    """The number of configurations."""
+    return sum(len(names) for _, names in asked)
 
 
 def remaining(asked: Named) -> Named:

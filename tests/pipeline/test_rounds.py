@@ -28,12 +28,19 @@ Pairs = list[tuple[Problem, Config]]
 
 
 class Batch:
-    """Two sizes of six configurations each, predicted best first."""
+    """Two sizes, or ``sizes``, of six configurations each, predicted best first."""
 
-    def __init__(self, folder: Path, *gpus: StandInGpu, search: Search | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *gpus: StandInGpu,
+        search: Search | None = None,
+        sizes: Sequence[GemmProblem] = (ONE, TWO),
+        **settings: Any,
+    ) -> None:
         self.gpus = gpus or (StandInGpu(),)
-        self.session = session(folder, ONE, TWO, gpus=len(self.gpus), **settings)
-        self.states = [state_of(ONE, CONFIGS), state_of(TWO, CONFIGS)]
+        self.session = session(folder, *sizes, gpus=len(self.gpus), **settings)
+        self.states = [state_of(size, CONFIGS) for size in sizes]
         self.search = search or make_search("full", round_size=4)
         self.fleet = Fleet(self.gpus, print)
 
@@ -212,7 +219,8 @@ def test_a_size_whose_gpu_fails_is_screened_anew_on_another(
             lost(plan)
 
     failing = StandInGpu(us=dict.fromkeys(NAMES, 1.0), before=fails, stays=True)
-    batch = Batch(tmp_path, failing, StandInGpu(us=dict.fromkeys(NAMES, 2.0), stays=True))
+    sizes = (ONE, TWO, problem(128, 128, 128), problem(256, 256, 256))
+    batch = Batch(tmp_path, failing, StandInGpu(us=dict.fromkeys(NAMES, 2.0), stays=True), sizes=sizes)
     batch.run(CompilesAll(clocked(batch.session), takes_s=2.0))
     for state in batch.states:
         assert statuses(state) == dict.fromkeys(NAMES, "ok")
@@ -387,6 +395,22 @@ def test_a_round_is_timed_as_a_whole_where_parts_gain_nothing(
     compiling = CompilesAll(clocked(batch.session), takes_s)
     run_with(batch, compiling)
     assert [names for what, names in compiling.events if what == "screen"] == [of_both(*range(6))]
+
+
+@pytest.mark.parametrize("gpus", [2, 3])
+@pytest.mark.parametrize("sizes", [3, 4, 6])
+def test_each_part_of_a_round_has_a_size_for_every_gpu(
+    gpus: int, sizes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes that are dealt part by part would else all go to the first GPUs, and stay there."""
+    monkeypatch.setattr("gemm_tuner.pipeline.rounds.LEAST_OF_A_PART", 1)
+    there = [StandInGpu(stays=True) for _ in range(gpus)]
+    of = [problem(64 * (1 + place), 512, 512) for place in range(sizes)]
+    batch = Batch(tmp_path, *there, search=make_search("full", round_size=6 * sizes), sizes=of)
+    batch.run(CompilesAll(clocked(batch.session), takes_s=2.0))
+    assert [len(gpu.plans) for gpu in there] == [sizes // gpus] * gpus
+    counts = [len({work.problem for plan in gpu.plans for work in plan.work}) for gpu in there]
+    assert sum(counts) == sizes and max(counts) - min(counts) <= 1
 
 
 def test_what_a_round_asks_for_is_not_offered_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
