@@ -55,13 +55,18 @@ class CheckStage:
     @contextmanager
     def beside_finals(self, fleet: Fleet, finalists: Named) -> Iterator[Callable[[], None]]:
         """A function that begins to check finalists, for the moment from which on nothing else needs the GPUs. What has
-        begun ends with the block; ``run`` then knows what came of it."""
+        begun ends with the block; ``run`` then knows what came of it.
+
+        Raises what the check raised, also where that has ended the launchers of the block (Fleet.cancel).
+        """
         wanted = self.gpus.environment.source == "measured" and fleet.overlaps and not self.limits.budget.bounded
         self._ahead = ChecksAhead(fleet, partial(self._plan_ahead, finalists)) if wanted else None
         try:
             yield self._ahead.begin if self._ahead else lambda: None
-        except BaseException:
+        except BaseException as error:
             fleet.cancel()
+            if self._ahead and isinstance(error, KeyboardInterrupt) and not self.limits.interruption.requested:
+                self._ahead.end()
             raise
         if self._ahead:
             self._ahead.end()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Problem
 from gemm_tuner.launch.journal import Begin, End
 from gemm_tuner.launch.plan import Plan
@@ -46,7 +46,9 @@ class ChecksAhead:
                 planned = self.plan()
                 if planned is not None:
                     self.checker.verdicts(*planned, self._hear)
-            except (EnvironmentFault, KeyboardInterrupt):
+            except (EnvironmentFault, KeyboardInterrupt) as fault:
+                if isinstance(fault, CannotWrite):  # it has ended all launchers, those of the finals too
+                    self._error = fault
                 raise
             except BaseException as error:
                 self._error = error

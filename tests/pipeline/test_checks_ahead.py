@@ -14,7 +14,7 @@ from samples import config, problem
 from tuning import StandInGpu, limit, session, state_of
 
 from gemm_tuner.compile.task_queue import TaskQueue
-from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.core.language import CompileTask
 from gemm_tuner.core.records import CompileResult, Problem, Status, Verdict
 from gemm_tuner.decide.finals_plan import PROCESSES
@@ -252,6 +252,37 @@ def test_finalists_are_checked_while_finals_report_with_the_same_outcome(
     assert during and len(names) == (8 if compare else 6)
     if not wrong:
         assert len(gpu.checks) == 1 and set(chosen(found).values()) == {B}
+
+
+@dataclass
+class LosesTheCheck(Overlapping):
+    """Its check ends with an error, and its finals with KeyboardInterrupt once they are cancelled."""
+
+    error: BaseException = field(default_factory=KeyboardInterrupt)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
+        raise self.error
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
+        self.checked = self.stop
+        run = super().timings(plan, folder, on_event, on_found)
+        if self.stop.is_set():
+            raise KeyboardInterrupt
+        return run
+
+    def cancel(self) -> None:
+        self.stop.set()
+
+
+@pytest.mark.parametrize("error", [CannotWrite("the disk is full"), ZeroDivisionError("a bug")])
+def test_a_check_that_ends_the_finals_says_why(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not that the user has interrupted the run."""
+    with pytest.raises((type(error), KeyboardInterrupt)) as raised:
+        tuned(tmp_path, LosesTheCheck(error=error), monkeypatch)
+    assert raised.type is type(error)
 
 
 def test_nothing_is_checked_ahead_with_a_budget_or_in_turns_of_one(
