@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -178,10 +178,17 @@ class _Stages:
             row.is_finalist = True
             _settle(row, outcomes[row.instance.mesh_idx], self.result.rounds)
 
-    def _held(self, turns: Iterable[tuple[Row, int]], stage: str) -> AbstractContextManager[None]:
-        """Holds the GPUs if any of these has to run."""
-        runs = any(self.known(row, stage, number) is None for row, number in turns)
-        return self.gpus.held() if runs else nullcontext()
+    @contextmanager
+    def _held(self, turns: Iterable[tuple[Row, int]], stage: str) -> Iterator[None]:
+        """Holds the GPUs if any of these has to run; not after Ctrl-C, when none is run."""
+        with ExitStack() as held:
+            if any(self.known(row, stage, number) is None for row, number in turns):
+                try:
+                    held.enter_context(self.gpus.held())
+                except KeyboardInterrupt:
+                    if not self.interruption.requested:
+                        raise
+            yield
 
     def build_all(self, rows: Sequence[Row]) -> None:
         """Builds all rows without running them; failed builds are recorded."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from nsys_for_programs import nsys_for_programs
+from rich.console import Console
 from samples import gpu
 
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_OK
+from gemm_tuner.kernels.program_spec_file import read_spec
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline.spec_gpus import SpecGpus
+from gemm_tuner.pipeline.spec_run import SpecOptions, run
+from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.system import gpu_lock
 
 UUID = "GPU-1"
@@ -74,3 +80,21 @@ def test_waiting_names_the_gpu_and_ends_on_request(folder: Path) -> None:
     with gpu_lock.held([UUID]), pytest.raises(KeyboardInterrupt), asked.held():
         pass
     assert UUID in said[0]
+
+
+class Interrupts(io.StringIO):
+    """A terminal at which the user presses Ctrl-C as soon as a run waits for a GPU."""
+
+    def write(self, text: str) -> int:
+        if "waiting for GPU" in text:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().write(text)
+
+
+def test_what_was_run_is_there_after_an_interrupted_wait_for_the_finals(folder: Path) -> None:
+    assert main(["spec", "t.yaml", "--no_wait"]) == EXIT_OK
+    options = SpecOptions(tune=True, rounds=3, fresh=False, output_dir=DEFAULT_OUTPUT_DIR)
+    with gpu_lock.held([UUID]):
+        found = run(read_spec(folder / "t.yaml"), options, Console(file=Interrupts()))
+    assert found.interrupted and not found.rounds
+    assert [row.status for row in found.ranked] == ["ok"]
