@@ -7,6 +7,7 @@ import functools
 import inspect
 import math
 import os
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ def quicken() -> None:
 
 def rewrite_quickly() -> None:
     """A kernel's text ends where its indentation does, and is parsed at its lines: no tokens are looked at, and only
-    the nodes that Triton puts in are given a place."""
+    the nodes that Triton puts in are given a place. What stands in two scripts is rewritten once."""
     from triton.runtime import interpreter
 
     rewriter, block_of = interpreter.FunctionRewriter, inspect.getblock
@@ -47,14 +48,22 @@ def rewrite_quickly() -> None:
                         ast.copy_location(new, node)
             return made
 
-    def transform(self: Any, source: str) -> Any:
-        tree = Transformer().visit(ast.parse("\n" * (self.def_file_lineno - 1) + source))
-        try:
-            compile(tree, "", "exec")
-        except TypeError:  # a node without a place
-            return whole(self, source)
-        return tree
+    codes: dict[tuple[int, str], types.CodeType] = {}
 
+    def transform(self: Any, source: str) -> types.CodeType:
+        place = self.def_file_lineno, source
+        if place not in codes:
+            tree = Transformer().visit(ast.parse("\n" * (self.def_file_lineno - 1) + source))
+            try:
+                codes[place] = compile(tree, self.filename, "exec")
+            except TypeError:  # a node without a place
+                codes[place] = compile(whole(self, source), self.filename, "exec")
+        return codes[place]
+
+    def compile_tree(tree: Any, *given: Any, **more: Any) -> Any:
+        return tree if isinstance(tree, types.CodeType) else compile(tree, *given, **more)
+
+    interpreter.compile = compile_tree
     inspect.getblock, rewriter._transform_ast = block, transform
 
 
