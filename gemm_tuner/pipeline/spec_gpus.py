@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.system import gpu_lock
 
 
@@ -28,7 +29,8 @@ class SpecGpus:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Holds the locks of all GPUs that the programs see: which of them they use is not known.
+        """Holds the locks of all GPUs that the programs see: which of them they use is not known. None, and says so,
+        where GPUs cannot be looked for, as under a broken torch, which the programs may not need.
 
         Raises EnvironmentFault after waiting for ``wait_s``, and KeyboardInterrupt when stopped.
         """
@@ -36,7 +38,11 @@ class SpecGpus:
             yield
             return
         if self._locks is None:
-            self._locks = _locks_of_all()
+            try:
+                self._locks = _locks_of_all()
+            except EnvironmentFault as fault:
+                self._locks = []
+                self.say(f"other runs of the tuner may use the GPUs meanwhile: {fault.one_line()}")
         begun = time.monotonic()
         with gpu_lock.held(self._locks, self.wait_s, self.say, stop=self.stop):
             self.waited_s += time.monotonic() - begun

@@ -14,7 +14,7 @@ from rich.console import Console
 from samples import gpu
 
 from gemm_tuner.cli.main import main
-from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_OK
+from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_OK, EnvironmentFault
 from gemm_tuner.kernels.program_spec_file import read_spec
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline.spec_gpus import SpecGpus
@@ -72,6 +72,17 @@ def test_a_program_that_measures_itself_holds_no_gpu(folder: Path) -> None:
     (folder / "t.yaml").write_text('name: t\ncommand: "echo ms=1"\nmetric: {regex: "ms=(.*)"}\n')
     with gpu_lock.held([UUID]):
         assert main(["spec", "t.yaml", "--no_wait"]) == EXIT_OK
+
+
+def test_programs_run_where_gpus_cannot_be_looked_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> Machine:
+        raise EnvironmentFault("torch does not load")
+
+    monkeypatch.setattr("gemm_tuner.measure.device.look", broken)
+    assert main(["spec", "t.yaml", "--tune"]) == EXIT_OK
+    assert capsys.readouterr().err.count("torch does not load") == 1
 
 
 def test_waiting_names_the_gpu_and_ends_on_request(folder: Path) -> None:
