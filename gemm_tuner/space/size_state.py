@@ -282,7 +282,7 @@ def most_common(messages: Iterable[str]) -> tuple[int, str]:
 def _brief(message: str) -> str:
     """One line of a message. Of several lines the last one that is more than a caret, because Triton prints the source
     first; without the name of the exception."""
-    lines = [line.strip() for line in message.splitlines() if line.strip(" ^")]
+    lines = [line.strip() for line in message.splitlines() if line.strip(" ^\t")] or [message.strip()]
     name, colon, _ = lines[0].partition(":")
     return (f"{name}{colon} {lines[-1]}" if len(lines) > 1 else lines[0])[:MOST_OF_A_REASON]
 

@@ -107,3 +107,4 @@ def test_a_reason_is_the_line_of_the_source_where_triton_says_no_more() -> None:
     """Of an assertion without a message it shows the source with a caret below."""
     shown = "CompileTimeAssertionFailure: at 9:8:\ndef softmax_rows(out, x):\n    tl.static_assert(ROWS != 3)\n    ^"
     assert most_common([shown]) == (1, "CompileTimeAssertionFailure: tl.static_assert(ROWS != 3)")
+    assert most_common(["\n ^\n"]) == (1, "^"), "nor is it the run's end where nothing but that is said"
