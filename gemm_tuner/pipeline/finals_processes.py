@@ -71,6 +71,24 @@ class Turns:
 
 
 @dataclass
+class Timed:
+    """How many ``samples`` there were at the last event of the processes; what follows may be of a check, which begins
+    while reports are written."""
+
+    watched: Sequence[Sample]
+    samples: int = 0
+
+    def heard_by(self, on_event: OnEvent) -> OnEvent:
+        """What the processes call in place of ``on_event``."""
+
+        def hear(problem: Problem, event: Heard) -> None:
+            self.samples = len(self.watched)
+            on_event(problem, event)
+
+        return hear
+
+
+@dataclass
 class FinalsProcesses:
     """longest_s: duration of the longest process so far. when_last: called when the last of processes that started
     together launches. _watched: sensor samples of the processes, by title."""
@@ -128,7 +146,9 @@ class FinalsProcesses:
             bar = self.log.step(TITLE, total, f"{title}{attempt}")
             with self.gpus.held(), bar as step, gpu_watch.watching(self.gpus.sensor, self.gpus.names) as samples:
                 begun, gone = budget.clock(), len(self.fleet.dead)  # not earlier: waiting for the GPU does not count
-                found = self._time(processes, sizes, plan, self.log.followed(step))
+                follow, timed = self.log.followed(step), Timed(samples)
+                found = self._time(processes, sizes, plan, timed.heard_by(follow))
+            samples = samples[: timed.samples]
             slowed = gpu_watch.throttled(samples)
             self._note_gpu(TITLE + attempt, samples, slowed)
             spent_s = budget.clock() - begun

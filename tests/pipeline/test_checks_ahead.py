@@ -21,7 +21,9 @@ from gemm_tuner.decide.finals_plan import PROCESSES
 from gemm_tuner.executors.local import LocalExecutor
 from gemm_tuner.launch.journal import Begin, End, Judged
 from gemm_tuner.launch.plan import FINALS, VERIFY, Method, Plan, Work
+from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.budget import Budget
+from gemm_tuner.measure.gpu_watch import Sample
 from gemm_tuner.measure.launcher import Checker
 from gemm_tuner.measure.launcher_events import Died, Heard, OnEvent, ignore
 from gemm_tuner.measure.retry import OnFound, StageRun
@@ -219,8 +221,9 @@ class Overlapping(StandInGpu):
 def tuned(folder: Path, gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch, **how: Any) -> Session:
     compiler = gpu.compiler if isinstance(gpu, Overlapping) else CompilesAtOnce()
     monkeypatch.setattr(LocalExecutor, "compiler", lambda self: compiler)
-    budget = how.pop("budget", 0.0)
+    budget, sensor = how.pop("budget", 0.0), how.pop("sensor", None)
     of = session(folder, ONE, TWO, search="full", compile_stage=True, **how)
+    of.gpus.sensor = sensor
     if budget:
         limit(of, Budget(budget))
     Tuning(of, [state_of(ONE, CONFIGS), state_of(TWO, CONFIGS)], [gpu]).run()
@@ -252,6 +255,34 @@ def test_finalists_are_checked_while_finals_report_with_the_same_outcome(
     assert during and len(names) == (8 if compare else 6)
     if not wrong:
         assert len(gpu.checks) == 1 and set(chosen(found).values()) == {B}
+
+
+@dataclass
+class HotInChecks(Overlapping):
+    """A GPU with its sensor, which heat slows down in a check, of which it gets most of its samples."""
+
+    reads: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
+    hot: bool = False
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
+        self.hot, during = True, self.running > 0
+        while during and self.reads[True] <= self.reads[False]:
+            time.sleep(0.001)
+        self.hot = False
+        super().verdicts(plan, folder, on_event)
+
+    def read(self, gpu: str) -> Sample:
+        self.reads[self.hot] += 1
+        return Sample(gpu, 1000.0, 500.0, 60.0, throttled=self.hot)
+
+
+def test_finals_are_not_repeated_for_the_heat_of_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_watch, "PERIOD_S", 0.001)
+    gpu = HotInChecks()
+    found = tuned(tmp_path, gpu, monkeypatch, sensor=gpu)
+    assert gpu.reads[True] and gpu.checks[0][0]
+    assert sorted(plan.process for plan in gpu.plans if plan.stage == FINALS) == list(range(PROCESSES))
+    assert not found.log.notes.get("gpu", {}).get("finals", {}).get("throttled")
 
 
 @dataclass
