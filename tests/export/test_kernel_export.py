@@ -319,6 +319,18 @@ def test_a_parameter_of_the_spec_alone_becomes_what_the_kernel_is_launched_with(
     run_script(BAKED, tmp_path)
 
 
+def test_a_parameter_of_the_grid_alone_is_not_left_out_unsaid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The kernel would be launched with the caller's grid, which may be another than what was timed."""
+    path = of_tiles(tmp_path, "1", grid=["cdiv(rows, TILE[0])"])
+    for to in ("triton", "source"):
+        assert export(path, to) == EXIT_INPUT
+        said = capsys.readouterr().err
+        assert "TILE" in said and "--to module" in said
+    assert export(path, "module") == 0
+
+
 @pytest.mark.parametrize(
     ("rows", "of"), [("TILE[0] * cdiv(rows, rows)", "case"), ("TILE[0] * min(device.num_sms, 1)", "device")]
 )

@@ -17,8 +17,8 @@ def launched(spec: KernelSpec, entry: Entry) -> dict[str, Any]:
     """The entry's parameters; one that the kernel does not have, such as TILE with ``args: {ROWS: TILE[0]}``, gives way
     to the args that follow from it.
 
-    Raises UserError for a parameter of a host function alone, and where such an arg follows from the device, or from a
-    case and the entry is for all cases of a key.
+    Raises UserError for a parameter of a host function or of the grid alone, and where such an arg follows from the
+    device, or from a case and the entry is for all cases of a key.
     """
     params = entry.params
     alone = [name for name in params if name not in (*spec.kernel.parameters, *LAUNCH_OPTIONS)]
@@ -27,7 +27,7 @@ def launched(spec: KernelSpec, entry: Entry) -> dict[str, Any]:
         raise UserError(
             f"{alone[0]} is a parameter of {spec.host.name} alone", where=spec.name, hint="--to json has it"
         )
-    problem, whole = entry.cases[0].problem, dict[str, ast.expr]()
+    problem, whole, left = entry.cases[0].problem, dict[str, ast.expr](), set(alone)
     for name, text in (*spec.derived, *spec.args) if alone else ():
         whole[name] = with_values(text, whole)
         needs = Expression.parse(ast.unparse(whole[name]), f"args, {name}").names
@@ -38,4 +38,8 @@ def launched(spec: KernelSpec, entry: Entry) -> dict[str, Any]:
             what = f"{name} follows from {' and '.join(sorted(needs & set(alone)))}, and from the {of} of each launch"
             raise UserError(what, where=spec.name, hint="--to module computes it")
         found[name] = names_of(spec, problem.values, params, problem.num_sms)[name]
+        left -= needs
+    if left:
+        what = f"{min(left)} is of the launch's grid, not of {spec.kernel.name}"
+        raise UserError(what, where=spec.name, hint="--to module has the grid, --to json the parameter")
     return found
