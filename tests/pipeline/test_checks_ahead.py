@@ -322,3 +322,5 @@ def test_nothing_is_checked_ahead_with_a_budget_or_in_turns_of_one(
     for how, gpu in (({"budget": 1e4}, Overlapping(report_s=0.0)), ({}, Overlapping(report_s=0.0, overlaps=False))):
         found = tuned(tmp_path / str(gpu.overlaps), gpu, monkeypatch, **how)
         assert len(chosen(found)) == 2 and not any(during for during, _ in gpu.checks)
+        # One that is made ahead cannot stop at the first right one.
+        assert gpu.checks and all(plan.stop_at_first_right for plan in gpu.plans if plan.stage == VERIFY)
