@@ -15,7 +15,7 @@ PYTEST = $(RUN) -m pytest -n $(WORKERS) --dist worksteal --timeout 900
 # Most of what is installed. With make --jobs 2 it is unpacked beside the rest, and the lint runs beside that.
 LARGE = ^(torch|triton)
 # Where pip compiles no byte code, one process does so for what all workers would compile at once.
-COMPILED = torch._dynamo, torch.fx.experimental.symbolic_shapes, networkx, pandas, scipy.optimize, scipy.special, sklearn.ensemble, triton
+COMPILED = torch.fx.experimental.symbolic_shapes, pandas, scipy.optimize, scipy.special, sklearn.ensemble, triton
 
 .PHONY: tune test test-all lint unit test-gpu golden clean
 

@@ -26,7 +26,7 @@ from gemm_tuner.gemm.short_forms import label
 from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.measure import device
 from gemm_tuner.pipeline.settings import Settings
-from gemm_tuner.system import bug_report, program
+from gemm_tuner.system import bug_report, program, start_time
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.interruption import end_soon
 from gemm_tuner.system.terminal_table import print_line
@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if words and words[0] in commands.SUBCOMMANDS:
             return commands.run(words[0], words[1:], consoles())
-        return run(options.build_parser().parse(words), consoles(), began=program.began() if argv is None else None)
+        return run(options.build_parser().parse(words), consoles(), began=start_time.began() if argv is None else None)
     except UserError as error:
         fault = error
     except KeyboardInterrupt as interruption:

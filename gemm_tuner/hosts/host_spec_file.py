@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.hosts.host_spec import Host, HostSpec
 from gemm_tuner.hosts.module_sources import Modules, module_sources
 from gemm_tuner.kernels import kernel_spec_file
+from gemm_tuner.kernels.definitions import top_level_function
 from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, Case, Function
 from gemm_tuner.system.documents import load_yaml, refuse_unknown, show
 from gemm_tuner.system.input_files import printable
@@ -76,12 +76,7 @@ def file_and_name(text: Any, folder: Path, where: str) -> tuple[Path, str]:
 
 def signature(modules: Modules, module: str, name: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
     """(names of a function's parameters, those without a default, whether it has a ``**`` parameter)."""
-    found = [node for node in ast.parse(dict(modules)[module]).body if isinstance(node, ast.FunctionDef)]
-    functions = [node for node in found if node.name == name]
-    if not functions:
-        hint = f"write it as def {name}(...), not indented"
-        raise UserError(f"{name} is no function at the file's top level", where=f"{module}.py", hint=hint)
-    of = functions[0].args
+    of = top_level_function(dict(modules)[module], name, f"{module}.py").args
     positional = [one.arg for one in (*of.posonlyargs, *of.args)]
     named = [one.arg for one in of.kwonlyargs]
     optional = {*positional[len(positional) - len(of.defaults) :]} if of.defaults else set()

@@ -72,19 +72,21 @@ def _used(table: symtable.SymbolTable) -> Iterator[str]:
 
 
 def parameters(source: str, name: str, where: str) -> tuple[str, ...]:
-    """The names of a function's parameters, in order, without * and ** parameters. Raises UserError for a name that is
-    something else, or is bound in an ``if`` or ``try``."""
-    of = _function(source, name, where).args
+    """The names of a function's parameters, in order, without * and ** parameters. Raises UserError as
+    ``top_level_function``."""
+    of = top_level_function(source, name, where).args
     return tuple(one.arg for one in (*of.posonlyargs, *of.args, *of.kwonlyargs))
 
 
 def require_decorator(source: str, name: str, where: str) -> None:
     """Raises UserError for a function without decorators, which is no kernel of Triton."""
-    if not _function(source, name, where).decorator_list:
+    if not top_level_function(source, name, where).decorator_list:
         raise UserError(f"{name} is not under @triton.jit", where=where, hint=f"write that above def {name}")
 
 
-def _function(source: str, name: str, where: str) -> ast.FunctionDef:
+def top_level_function(source: str, name: str, where: str) -> ast.FunctionDef:
+    """The definition of a function. Raises UserError for a name that is something else, or is bound in an ``if`` or
+    ``try``."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -73,6 +74,20 @@ def driver_version() -> str:
     return nvml.driver_version() or (amdgpu.read_text().strip() if amdgpu.is_file() else "")
 
 
+def visible_gpu(backend: str, gpu: int, env: Mapping[str, str]) -> str:
+    """The driver's name of torch's GPU number ``gpu``; torch numbers only the GPUs that the environment makes visible.
+
+    HIP_VISIBLE_DEVICES (or CUDA_VISIBLE_DEVICES instead) numbers the GPUs that ROCR_VISIBLE_DEVICES leaves visible.
+    """
+    hip = "HIP_VISIBLE_DEVICES" if env.get("HIP_VISIBLE_DEVICES") else "CUDA_VISIBLE_DEVICES"
+    name = str(gpu)
+    for variable in ("CUDA_VISIBLE_DEVICES",) if backend == "cuda" else (hip, "ROCR_VISIBLE_DEVICES"):
+        left = [part.strip() for part in env.get(variable, "").split(",") if part.strip()]
+        if name.isdigit() and int(name) < len(left):
+            name = left[int(name)]
+    return name
+
+
 def driver_name(gpu: Mapping[str, Any], visible: str) -> str:
     """The name of a GPU for the driver's library: its UUID, else the driver's number.
 
@@ -93,6 +108,12 @@ def lock_name(gpu: Mapping[str, Any], name: str) -> str:
     name: its ``driver_name``.
     """
     return str(gpu.get("uuid") or gpu.get("pci") or f"number-{name}")
+
+
+def lock_name_here(gpu: Mapping[str, Any]) -> str:
+    """``lock_name`` of a GPU that this process sees under its number."""
+    backend = "hip" if str(gpu["arch"]).startswith("gfx") else "cuda"
+    return lock_name(gpu, driver_name(gpu, visible_gpu(backend, gpu["id"], os.environ)))
 
 
 def choose_gpus(machine: Machine, gpu_ids: tuple[int, ...] | None, ngpus: int | None) -> tuple[int, ...]:

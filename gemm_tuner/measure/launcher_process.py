@@ -12,6 +12,7 @@ from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.language import Language
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure import retry, supervise
+from gemm_tuner.measure.device import visible_gpu
 from gemm_tuner.measure.launcher import HostChecker, Launcher
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.profiler_faults import profiler_failed
@@ -143,20 +144,6 @@ class LiveLauncher(Control, Launcher):
     def cancel(self) -> None:
         """Ends the running launchers; may be called from any thread. ``timings`` then raises KeyboardInterrupt."""
         self.stop.set()
-
-
-def visible_gpu(backend: str, gpu: int, env: Mapping[str, str]) -> str:
-    """The driver's name of torch's GPU number ``gpu``; torch numbers only the GPUs that the environment makes visible.
-
-    HIP_VISIBLE_DEVICES (or CUDA_VISIBLE_DEVICES instead) numbers the GPUs that ROCR_VISIBLE_DEVICES leaves visible.
-    """
-    hip = "HIP_VISIBLE_DEVICES" if env.get("HIP_VISIBLE_DEVICES") else "CUDA_VISIBLE_DEVICES"
-    name = str(gpu)
-    for variable in ("CUDA_VISIBLE_DEVICES",) if backend == "cuda" else (hip, "ROCR_VISIBLE_DEVICES"):
-        left = [part.strip() for part in env.get(variable, "").split(",") if part.strip()]
-        if name.isdigit() and int(name) < len(left):
-            name = left[int(name)]
-    return name
 
 
 def launcher_env(language: Language, cache_dir: Path, extra: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from gemm_tuner.core.language import Language
 from gemm_tuner.core.records import Config, Problem, Target, Verdict, Verified
 from gemm_tuner.measure import device
 from gemm_tuner.measure.launcher import Checker
-from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, visible_gpu
+from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.verify import Verification, verify_plan
 from gemm_tuner.space.size_state import SizeState
@@ -93,8 +92,7 @@ def find(
         return CheckNow(InterpreterLauncher(*of), Verified.INTERPRETED, target, templates, work)
     profiler = profilers.select("proton", target.backend)  # required but never started: checks need no profiler
     launcher = LiveLauncher(language, profiler, *of[1:], target.backend, gpu["id"])
-    name = device.driver_name(gpu, visible_gpu(target.backend, gpu["id"], os.environ))
-    locks = (device.lock_name(gpu, name),)
+    locks = (device.lock_name_here(gpu),)
     return CheckNow(launcher, Verified.TRUE, target, templates, work, locks, say, wait_s)
 
 

@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from gemm_tuner.core.records import Device
-from gemm_tuner.measure.device import driver_name, lock_name
+from gemm_tuner.measure.device import driver_name, lock_name, visible_gpu
 from gemm_tuner.measure.gpu_watch import Sensor
-from gemm_tuner.measure.launcher_process import visible_gpu
 from gemm_tuner.measure.machine_check.gpus import are_shared, other_users, require_room, users_sentence
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.prepare import Environment

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.measure import device
 from gemm_tuner.system import gpu_lock
 
 
@@ -50,11 +50,4 @@ class SpecGpus:
 
 
 def _locks_of_all() -> list[str]:
-    from gemm_tuner.measure import device
-    from gemm_tuner.measure.launcher_process import visible_gpu  # imports pandas, which other programs do not need
-
-    locks = []
-    for gpu in device.look().gpus:
-        backend = "hip" if str(gpu["arch"]).startswith("gfx") else "cuda"
-        locks.append(device.lock_name(gpu, device.driver_name(gpu, visible_gpu(backend, gpu["id"], os.environ))))
-    return locks
+    return [device.lock_name_here(gpu) for gpu in device.look().gpus]

@@ -4,7 +4,6 @@ file, after a run, in a process of their own, and kept beside the results file."
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Config, Device, Problem
 from gemm_tuner.languages import kernel_cache
 from gemm_tuner.measure import device as devices
-from gemm_tuner.measure.launcher_process import launcher_env, visible_gpu
+from gemm_tuner.measure.launcher_process import launcher_env
 from gemm_tuner.moe import routing
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.workload import WORKLOAD
@@ -90,7 +89,7 @@ def timed(
         with tempfile.TemporaryDirectory(prefix="gemm_tuner_calls_") as folder:
             language = language_of(WORKLOAD.language)
             cache = kernel_cache.folder(language.cache_name(templates), Path(folder))
-            env = launcher_env(language, cache, {variable: visible_gpu(device.target.backend, gpu, environ)})
+            env = launcher_env(language, cache, {variable: devices.visible_gpu(device.target.backend, gpu, environ)})
             plan = write_plan(Path(folder), mine, templates, device)
             try:
                 done = subprocess.run([*child, str(plan)], env=env, capture_output=True, text=True, timeout=LIMIT_S)
@@ -136,8 +135,7 @@ def lock_of(header: Mapping[str, Any], gpu: int) -> str | None:
         return None
     if row is None or (row["name"], row["arch"]) != (header.get("device"), header.get("arch")):
         return None
-    backend = "hip" if str(row["arch"]).startswith("gfx") else "cuda"
-    return devices.lock_name(row, devices.driver_name(row, visible_gpu(backend, gpu, os.environ)))
+    return devices.lock_name_here(row)
 
 
 def report(

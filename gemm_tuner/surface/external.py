@@ -22,7 +22,7 @@ from gemm_tuner import profilers
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Status
 from gemm_tuner.measure import probe
-from gemm_tuner.measure.device import driver_name, lock_name
+from gemm_tuner.measure.device import lock_name_here
 from gemm_tuner.profilers import Profiler, TraceError
 from gemm_tuner.surface.finals_samples import by_name, samples_of_trace
 from gemm_tuner.surface.folder import SessionFolder
@@ -96,7 +96,7 @@ def tune_external(
     folder = SessionFolder.make(output_dir, name)
     with ExitStack() as stack:
         raw = folder.path / "raw" if folder.path else Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        stack.enter_context(gpu_lock.held([lock_name(gpus[0], driver_name(gpus[0], "0"))] if gpus else []))
+        stack.enter_context(gpu_lock.held([lock_name_here(gpus[0])] if gpus else []))
         spare = profilers.others(tool, backend) if profiler == profilers.AUTO else []
         run = _Run(job, dict(configs), tool, raw, folder, spare)
         run.screen()

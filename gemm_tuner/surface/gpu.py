@@ -40,7 +40,7 @@ def free_memory() -> None:
 
 def require_shared(where: str, hint: str) -> None:
     """Raises EnvironmentFault for a GPU that only one process may use at a time: not others beside this one."""
-    from gemm_tuner.measure.launcher_process import visible_gpu
+    from gemm_tuner.measure.device import visible_gpu
     from gemm_tuner.measure.machine_check.gpus import are_shared
 
     if not are_shared("cuda", [visible_gpu("cuda", 0, os.environ)]):
@@ -53,12 +53,10 @@ def gpu_held() -> contextlib.AbstractContextManager[None]:
     import torch
 
     from gemm_tuner.measure import probe
-    from gemm_tuner.measure.device import driver_name, lock_name
+    from gemm_tuner.measure.device import lock_name_here
     from gemm_tuner.system import gpu_lock
 
-    number = torch.cuda.current_device()
-    gpu = probe.gpus()[number]
-    return gpu_lock.held([lock_name(gpu, driver_name(gpu, str(number)))])
+    return gpu_lock.held([lock_name_here(probe.gpus()[torch.cuda.current_device()])])
 
 
 def flush_bytes() -> int:

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from gemm_tuner.system import guarded, module_start
+from gemm_tuner.system.start_time import start_ticks
 
 TICK_S = 0.2
 LOG_TAIL_LINES = 8
@@ -184,15 +185,9 @@ def kill_family(pid: int, mark: str) -> None:
 
 
 def identity(pid: int) -> str:
-    """PID and start time in clock ticks since boot, so that a reused PID differs; "" when the process has ended.
-
-    Not from psutil: its start time is a time of day, which changes when the clock is set.
-    """
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in ("Z", "X") else f"{pid} {fields[19]}"
+    """PID and start time in clock ticks since boot, so that a reused PID differs; "" when the process has ended."""
+    ticks = start_ticks(pid)
+    return "" if ticks is None else f"{pid} {ticks}"
 
 
 def pid_of(process: str) -> int:

@@ -1,11 +1,9 @@
-"""The name by which this program was called, for usage lines, hints and errors that contain a command; and when."""
+"""The name by which this program was called, for usage lines, hints and errors that contain a command."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-import time
 from pathlib import Path
 
 SCRIPT = "tune_gemm.py"
@@ -21,17 +19,6 @@ def name() -> str:
     if called.name == "__main__.py" and called.parent.name == "cli":
         return "python -m gemm_tuner.cli"
     return called.stem if called.stem in _INSTALLED and called.suffix != ".py" else SCRIPT
-
-
-def began() -> float:
-    """time.monotonic() when this process began; now, where the system does not tell."""
-    now = time.monotonic()
-    try:
-        ticks = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
-        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
-    except (OSError, AttributeError, IndexError, ValueError):
-        return now
-    return now - max(0.0, age_s)
 
 
 def as_called(text: str) -> str:

@@ -13,9 +13,8 @@ from announced_floor import Floor, announced_floor
 from gpu_work import Gpu
 
 from gemm_tuner.measure import device, probe
-from gemm_tuner.measure.device import driver_name, lock_name
+from gemm_tuner.measure.device import driver_name, lock_name, visible_gpu
 from gemm_tuner.measure.gpu_watch import find_sensor
-from gemm_tuner.measure.launcher_process import visible_gpu
 from gemm_tuner.measure.machine_check.gpus import other_users
 from gemm_tuner.store import results
 from gemm_tuner.system import nvml

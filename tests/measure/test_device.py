@@ -207,3 +207,13 @@ def test_torch_is_asked_where_the_driver_does_not_tell_what_it_sees(
     monkeypatch.setenv("STAND_IN_CUDA", driver)
     with pytest.raises(UserError, match="torch was imported"):
         devices.look()
+
+
+def test_processes_that_number_a_gpu_differently_lock_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    nameless = {"arch": "sm_90", "uuid": "", "pci": ""}
+    locks = []
+    for visible, number in (("", 1), ("1", 0), ("2,1", 1)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        locks.append(devices.lock_name_here({**nameless, "id": number}))
+    assert locks == ["number-1"] * 3
+    assert devices.lock_name_here({**nameless, "id": 0, "uuid": "GPU-ab"}) == "GPU-ab"

@@ -30,9 +30,9 @@ from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE,
 from gemm_tuner.launch.turn import WAITING_FILE
 from gemm_tuner.measure import launcher_process as launch
 from gemm_tuner.measure import replay, retry, supervise
-from gemm_tuner.measure.device import Machine
+from gemm_tuner.measure.device import Machine, visible_gpu
 from gemm_tuner.measure.launcher_events import Again, Died, Heard, at_each_end, ignore
-from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, launcher_env, visible_gpu
+from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, launcher_env
 from gemm_tuner.measure.parse_run import at_end, halves
 from gemm_tuner.measure.profiler_faults import profiler_failed
 from gemm_tuner.measure.retry import StageRun

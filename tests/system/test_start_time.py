@@ -9,7 +9,7 @@ import time
 
 from gemm_tuner.system.installation import IMPORT_ROOT
 
-CODE = "import time; from gemm_tuner.system.program import began; print(began(), time.monotonic())"
+CODE = "import time; from gemm_tuner.system.start_time import began; print(began(), time.monotonic())"
 
 
 def test_a_process_knows_when_it_began() -> None:
