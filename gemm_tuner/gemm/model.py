@@ -227,11 +227,6 @@ PLAIN = (
 )
 
 
-def families_of(tables: Sequence[pd.DataFrame]) -> tuple[str, ...]:
-    """The kernel families of several candidate tables, sorted."""
-    return tuple(sorted({str(family) for table in tables for family in table["family"].unique()}))
-
-
 def features(candidates: pd.DataFrame, problem: GemmProblem, device: Device, families: Sequence[str]) -> Floats:
     """Features of the search's regression, shape (candidates, features), with the same columns for every size of a run.
     families: the kernel families of all sizes of the run."""

@@ -11,7 +11,6 @@ import pandas as pd
 
 from gemm_tuner.core.records import Device
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.gemm.model import families_of
 from gemm_tuner.search.view import SizeView
 
 Floats = npt.NDArray[np.float64]
@@ -42,7 +41,7 @@ def load() -> None:
 
 def features_of(sizes: Sequence[SizeView], device: Device) -> list[Floats]:
     """The features of every candidate of every size, in the order of ``sizes``; they do not depend on times."""
-    families = families_of([size.candidates for size in sizes])
+    families = tuple(sorted({str(name) for size in sizes for name in size.candidates["family"].unique()}))
     return [workload_of(size.problem.kind).features(size.candidates, size.problem, device, families) for size in sizes]
 
 
