@@ -116,6 +116,20 @@ class Workload(Protocol):
         """Those of these families that this machine has no compiler for, each with one line that says what is missing
         and how to get it."""
 
+    # For display.
+
+    # The meanings of the words in ``label_parts`` that are abbreviations.
+    label_meanings: Mapping[str, str]
+    # What short names of configurations consist of; "" where ``short_config`` shortens none.
+    config_legend: str
+
+    def label_parts(self, problem: Problem) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+        """A problem's label: (words before, extents, words after). All problems of a kind have as many words; an unused
+        one is ""."""
+
+    def short_config(self, name: str) -> str:
+        """A short form of a configuration's name; any other text unchanged."""
+
     # The search space. Tables of configurations have a column ``family`` and one column per axis.
 
     def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:

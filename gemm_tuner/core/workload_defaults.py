@@ -16,6 +16,14 @@ class WorkloadDefaults:
     sets_are_apart = True
     hashes_launches = False
     configs_are_given = False
+    label_meanings: Mapping[str, str] = {}
+    config_legend = ""
+
+    def label_parts(self, problem: Problem) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+        return (problem.subject,), problem.shape, ()
+
+    def short_config(self, name: str) -> str:
+        return name
 
     def on_device(self, problems: Sequence[Problem], device: Device) -> list[Problem]:
         return list(problems)

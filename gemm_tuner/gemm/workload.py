@@ -11,7 +11,7 @@ from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Config, Device, Target
 from gemm_tuner.core.workload import Launch
 from gemm_tuner.core.workload_defaults import WorkloadDefaults
-from gemm_tuner.gemm import axes, combinations, companions, descriptors, kernels, problem_keys, vendor
+from gemm_tuner.gemm import axes, combinations, companions, descriptors, kernels, problem_keys, short_forms, vendor
 from gemm_tuner.gemm import check as checks
 from gemm_tuner.gemm import operands as operand_sets
 from gemm_tuner.gemm import specialization as specializations
@@ -39,6 +39,11 @@ class GemmWorkload(WorkloadDefaults):
     type_fault = staticmethod(combinations.type_fault)
     check_axes = staticmethod(axes.check_axes)
     frame = staticmethod(axes.frame)
+
+    label_meanings = short_forms.MEANINGS
+    config_legend = short_forms.CONFIG_LEGEND
+    label_parts = staticmethod(short_forms.label_parts)
+    short_config = staticmethod(short_forms.short_config)
 
     configs_of = staticmethod(axes.configs_of)
     names = staticmethod(axes.names)

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from gemm_tuner.core.choice import Choice
+from gemm_tuner.core.labels import Labels, label, labels, titled
 from gemm_tuner.core.records import Problem, Status, Verdict, Verified
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.gemm.short_forms import Labels, label, labels, short_config, titled
 from gemm_tuner.pipeline.outcomes import Outcomes
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.settings import Settings
@@ -112,7 +112,7 @@ def results(
         say_left_out(console, left_out, "--verbose")
         for choice in chosen:
             for name, why in choice.overruled:
-                line = f"{named.of[choice.problem]}: passed over {config_name(console, name)}: {why}"
+                line = f"{named.of[choice.problem]}: passed over {config_name(console, choice.problem, name)}: {why}"
                 print_line(console, line)
         served_table(console, named, chosen)
     for line in reason_lines({named.of[one]: failures.get(one, "") for one in problems if one not in choices}):
@@ -144,7 +144,7 @@ def served_table(console: Console, named: Labels, choices: Sequence[Choice]) -> 
             f"{one.default_ratio:.3f}" if one.default_ratio else "",
             f"{one.time_us / choice.median_us:.3f}",
             how_checked(console, one.verified),
-            config_name(console, one.config.name),
+            config_name(console, choice.problem, one.config.name),
         )
         for choice in choices
         for one in choice.served
@@ -180,9 +180,9 @@ def place(console: Console, path: Path) -> str:
     return str(path.relative_to(here) if console.is_terminal and path.is_relative_to(here) else path)
 
 
-def config_name(console: Console, name: str) -> str:
-    """The name of a configuration on this console."""
-    return short_config(name) if console.is_terminal else name
+def config_name(console: Console, problem: Problem, name: str) -> str:
+    """The name of a configuration of a size on this console."""
+    return workload_of(problem.kind).short_config(name) if console.is_terminal else name
 
 
 def how_checked(console: Console, verified: Verified) -> str:
@@ -201,7 +201,7 @@ def _choice_cells(console: Console, choice: Choice) -> list[str]:
         f"{choice.roofline_pct:.0f} %" if measured else "",
         error_share(choice.error_over_bound),
         how_checked(console, choice.verified),
-        config_name(console, choice.config.name),
+        config_name(console, choice.problem, choice.config.name),
         "tie" if choice.tie else "",
     ]
 
@@ -255,7 +255,7 @@ def verdicts_table(
     )
     cells: list[tuple[str | Text, ...]] = []
     for problem, name, verdicts in rows:
-        begin = (named.of[problem], config_name(console, name))
+        begin = (named.of[problem], config_name(console, problem, name))
         if not verdicts:
             cells.append((*begin, "", Text("could not run", style="red"), "", "", why_not.get(problem, "")))
         for v in verdicts:
@@ -285,7 +285,7 @@ def compiled_table(console: Console, state: SizeState) -> None:
         shown = Text(status, style="" if status == Status.OK.value else "red")
         counts = [format(row[key], form) if row.get(key) is not None else "" for key, form in numbers.items()]
         message = " ".join(str(row.get("message", "")).split()) if status != Status.OK.value else ""
-        cells.append((config_name(console, name), shown, *counts, message))
+        cells.append((config_name(console, state.problem, name), shown, *counts, message))
     fitting = len(state.named(Status.OK))
     print_table(
         console, f"{size_name(console, state.problem)}: {fitting} of {len(state.kept)} compile and fit", columns, cells

@@ -12,10 +12,11 @@ from typing import Any
 import pandas as pd
 
 from gemm_tuner.core.choice import ServedChoice
+from gemm_tuner.core.labels import labels, legend, titled
 from gemm_tuner.core.records import Problem
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide.estimates import ratio_interval
 from gemm_tuner.gemm.served import STAND_IN, served_of
-from gemm_tuner.gemm.short_forms import labels, legend, titled
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.store import run_record
 from gemm_tuner.store.run_record import Final, RunRecord, SizeRecord
@@ -143,6 +144,12 @@ class Report:
     def legend(self) -> dict[str, str]:
         """The meaning of each part of the sizes' labels."""
         return legend(size.problem for size in self.sizes)
+
+    @property
+    def config_legends(self) -> list[str]:
+        """The meaning of short names of configurations, for each kind of the sizes that has such names."""
+        found = (workload_of(kind).config_legend for kind in dict.fromkeys(size.problem.kind for size in self.sizes))
+        return [text for text in found if text]
 
     @property
     def notes(self) -> dict[str, Any]:

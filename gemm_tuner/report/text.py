@@ -8,18 +8,14 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from gemm_tuner.core.labels import label
 from gemm_tuner.decide.estimates import quantiles_us
-from gemm_tuner.gemm.short_forms import label
 from gemm_tuner.pipeline.show import config_name, how_checked
 from gemm_tuner.report.data import TIME_COLUMNS, Interval, Report, SizeView, fastest
 from gemm_tuner.report.numbers import MISSING, number, whole, words
 from gemm_tuner.system.terminal_table import Column, print_line, print_table, printable
 
 WHERE_ALL_IS = "the page, or --text into a pipe,"
-CONFIG_LEGEND = (
-    "tile 128x256x64 gm8 w8 s3: family gemm_tile, BLOCK_SIZE_M x N x K, GROUP_SIZE_M, num_warps, num_stages; "
-    "further fields where they are used: sk SPLIT_K, es EPILOGUE_SUBTILE, ps PROGRAMS_PER_SM"
-)
 
 
 def show(report: Report, console: Console, top: int) -> None:
@@ -62,7 +58,7 @@ def _served(console: Console, report: Report) -> None:
         [
             _name(console, size), one.consumer, _number(one.time_us), _number(one.default_ratio),
             _number(size.over_best(one)), _number(one.default_us), how_checked(console, one.verified),
-            config_name(console, one.config.name),
+            config_name(console, size.problem, one.config.name),
         ]
         for size in report.sizes
         for one in size.served
@@ -75,7 +71,7 @@ def _overruled(console: Console, report: Report) -> None:
     """Prints one line per finalist that ranked before the chosen one and was rejected."""
     for size in report.sizes:
         for name, why in size.record.overruled.items():
-            _line(console, f"{_title(console, size)}: passed over {config_name(console, name)}: {why}")
+            _line(console, f"{_title(console, size)}: passed over {config_name(console, size.problem, name)}: {why}")
 
 
 def _sizes(console: Console, report: Report) -> None:
@@ -101,13 +97,13 @@ def _sizes(console: Console, report: Report) -> None:
                  _number(size.vendor_ratio), whole(size.timed) if size.timed else "", whole(size.kept),
                  whole(record.total))  # fmt: skip
         failure = Text(record.failure or "none", style="red")
-        rows.append([_name(console, size), *cells, config_name(console, record.chosen) or failure])
+        rows.append([_name(console, size), *cells, config_name(console, size.problem, record.chosen) or failure])
     title = f"Sizes: {report.common}" if report.common and console.is_terminal else "Sizes"
     _say_left_out(console, _table(console, title, columns, rows))
     for part, meaning in report.legend.items():
         _line(console, f"  {part}: {meaning}", style="dim")
-    if console.is_terminal:
-        _line(console, f"  {CONFIG_LEGEND}", style="dim")
+    for text in report.config_legends if console.is_terminal else ():
+        _line(console, f"  {text}", style="dim")
 
 
 def _name(console: Console, size: SizeView) -> str:
@@ -147,7 +143,9 @@ def _finals(console: Console, size: SizeView) -> None:
     for one in size.finalists:
         numbers = (number(one.time_us), _interval(one.interval_us), *map(number, quantiles_us(one.samples_us)))
         style = "bold" if one.name == size.record.chosen else ""
-        rows.append([Text(config_name(console, one.name), style=style), *numbers, str(len(one.samples_us))])
+        rows.append(
+            [Text(config_name(console, size.problem, one.name), style=style), *numbers, str(len(one.samples_us))]
+        )
     _table(console, f"{_title(console, size)}: finals", columns, rows)
 
 
@@ -159,7 +157,7 @@ def _top(console: Console, size: SizeView, count: int) -> None:
     columns = (Column("name", wraps=True), Column("status"), *(Column(title, is_number=True) for title in titles))
     cells = [
         (
-            config_name(console, words(row.get("name"))),
+            config_name(console, size.problem, words(row.get("name"))),
             words(row.get("status")),
             *(_number(row.get(column)) for column in (*TIME_COLUMNS, "predicted_us")),
         )

@@ -9,8 +9,9 @@ from rule_cases import thin_space
 from samples import archs, config
 from screens import TUNED, choices_of
 
+from gemm_tuner.core.labels import label, labels, legend
 from gemm_tuner.gemm.problem import GemmProblem, Layout
-from gemm_tuner.gemm.short_forms import label, labels, legend, short_config
+from gemm_tuner.gemm.short_forms import short_config
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.space.space import configs_of

@@ -10,9 +10,10 @@ import pytest
 from screens import TUNED, WIDTHS, Screen, choices_of
 
 from gemm_tuner.core.choice import Choice, ServedChoice
+from gemm_tuner.core.labels import labels
 from gemm_tuner.core.records import Verdict, Verified
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.short_forms import labels, short_config
+from gemm_tuner.gemm.short_forms import short_config
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.pipeline import show
 from gemm_tuner.space.prune import FunnelRow

@@ -16,8 +16,9 @@ from gemm_tuner.cli.commands.compare import closing, show_table
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.choice import Choice, ServedChoice
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK, EXIT_UNVERIFIED, UserError
+from gemm_tuner.core.labels import labels
 from gemm_tuner.core.records import Status, Verified
-from gemm_tuner.gemm.short_forms import labels, short_config
+from gemm_tuner.gemm.short_forms import short_config
 from gemm_tuner.report.compare import judge, sides
 from gemm_tuner.report.compare.judge import Compared, Comparison, Verdict
 from gemm_tuner.store.run_record import Final

@@ -14,10 +14,10 @@ from gemm_tuner.cli.flag_types import one_of, percent
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import OUTPUT
 from gemm_tuner.core.errors import EXIT_OK, UserError
+from gemm_tuner.core.labels import label
 from gemm_tuner.export.compact import plan, tuned
 from gemm_tuner.export.compact.cover import EXACT
 from gemm_tuner.export.compact.plan import BOUNDARIES, POW2, Compacted, Group, Range
-from gemm_tuner.gemm.short_forms import label
 from gemm_tuner.pipeline.show import config_name
 from gemm_tuner.store import run_record
 from gemm_tuner.store.results_file import require_none_lost
@@ -98,7 +98,7 @@ def show_table(console: Console, compacted: Compacted) -> None:
         for one in group.ranges:
             worst = max(size.loss(one.name) for size in one.sizes)
             name = short_group(group) if console.is_terminal else group.label
-            cells = (span(one), tuned_at(one), f"{worst * 100:.2f} %", config_name(console, one.name))
+            cells = (span(one), tuned_at(one), f"{worst * 100:.2f} %", config_name(console, group.problem, one.name))
             rows.append((name, *cells))
     print_table(console, "Ranges of M", columns, rows)
 
@@ -138,7 +138,8 @@ def closing(console: Console, compacted: Compacted, loss: float) -> list[str]:
         at = f"M = {alone[0]}" if len(set(alone)) == 1 else "one M"
         lines.append(f"{len(alone)} of {len(compacted.groups)} pairs of N and K were tuned at {at} only")
     lines.append("how many sizes each serves:")
-    return lines + [f"  {config_name(console, name)}: {len(compacted.served_by(name))}" for name in compacted.names]
+    names = [(name, config_name(console, compacted.groups[0].problem, name)) for name in compacted.names]
+    return lines + [f"  {shown}: {len(compacted.served_by(name))}" for name, shown in names]
 
 
 def document(compacted: Compacted, loss: float) -> dict[str, object]:

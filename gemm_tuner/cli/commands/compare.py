@@ -113,7 +113,7 @@ def _configs(console: Console, one: Compared) -> str:
     if one.why:
         return one.why
     assert one.a is not None and one.b is not None
-    before, after = (config_name(console, side.config) for side in (one.a, one.b))
+    before, after = (config_name(console, one.problem, side.config) for side in (one.a, one.b))
     return f"{before} -> {after}" if one.config_changed else before
 
 
