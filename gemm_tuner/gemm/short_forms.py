@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from gemm_tuner.core.records import Problem
 from gemm_tuner.gemm.config import AMD_NAME_PARTS, NAME_PARTS
-from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.gemm.problem import Layout, as_gemm
 from gemm_tuner.gemm.problem_keys import dtype_c_for
 
 _NAME = re.compile(r"(?:gemm_)?(?P<family>\w+?)_BM(?P<m>\d+)_BN(?P<n>\d+)_BK(?P<k>\d+)(?P<rest>(?:_[A-Z]+\d+)*)")
@@ -59,8 +60,9 @@ def short_entry(entry: Mapping[str, object]) -> str:
     return " ".join((["x".join(blocks)] if len(blocks) == len(_BLOCKS) else []) + fields)
 
 
-def label_parts(problem: GemmProblem) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+def label_parts(problem: Problem) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
     """``Workload.label_parts``. The type of C is included only if it is not the default for A's type."""
+    problem = as_gemm(problem)
     inputs = problem.dtype_a if problem.dtype_a == problem.dtype_b else f"{problem.dtype_a}*{problem.dtype_b}"
     parts = (
         inputs if problem.dtype_c == dtype_c_for(problem) else f"{inputs}->{problem.dtype_c}",
