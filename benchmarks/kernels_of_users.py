@@ -4,14 +4,18 @@ configurations.
 ``python benchmarks/kernels_of_users.py TABLE.md`` writes a page: the time of each choice as the tuner measured it, in
 the same stage of one run, and how long each choosing took, caches empty. Each choosing is a process of its own. Lines
 are printed and written as they are known; a kernel that fails costs its own lines, and the exit status is then 1. The
-examples in other languages run if these are installed. The same command goes on with tunings that did not end.
+examples in other languages run if these are installed; TileLang and CuTe DSL ask for different versions of
+apache-tvm-ffi, so each can have an environment of its own and a page with ``--only``. The same command goes on with
+tunings that did not end.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import importlib.util
+import itertools
 import json
 import os
 import shlex
@@ -20,6 +24,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,8 +64,12 @@ ALL = (
 )
 
 
-TILELANG, CUTE = "GEMM in TileLang", "GEMM in CuTe DSL"
+TILELANG, CUTE, NVIDIAS = "GEMM in TileLang", "GEMM in CuTe DSL", "NVIDIA's example GEMM in CuTe DSL"
 QUACK = Example("cute_quack", "build", "")
+IN_TILELANG = "tilelang_gemm"
+FILES = (*(one.file for one in ALL), IN_TILELANG, QUACK.file)
+# What the examples in other languages are built with.
+PACKAGES = {IN_TILELANG: ("tilelang",), QUACK.file: ("nvidia-cutlass-dsl", "quack-kernels")}
 
 
 class Failed(Exception):
@@ -240,13 +249,14 @@ class Page:
             seconds = ["", ""]
 
 
-def say_cute(page: Page, out: Path, profiler: str, budget: str) -> None:
-    """Rows of QuACK's GEMM in CuTe DSL, of which triton.autotune has no choice. Raises Failed."""
+def say_cute(page: Page, out: Path, profiler: str, budget: str) -> str:
+    """Rows of QuACK's GEMM in CuTe DSL, of which triton.autotune has no choice. Returns the machine, "" without the
+    DSL. Raises Failed."""
     from gemm_tuner.languages.cute import extra
 
     if extra.why_absent():
         page.say_row([CUTE, "not installed: pip install 'gemm-tuner[cute]'"])
-        return
+        return ""
     found = tuned(QUACK, out / QUACK.file, profiler, budget)
     seconds = f"{found.seconds:.1f}"
     for row in found.rows:
@@ -254,17 +264,32 @@ def say_cute(page: Page, out: Path, profiler: str, budget: str) -> None:
         noise = "" if found.noise_pct is None else f"{found.noise_pct:.2f}"
         page.say_row([f"{CUTE} {row.problem.shape}", config, us, *[""] * 4, noise, seconds, "", row.verified.value])
         seconds = ""
+    return machine_text(found.header)
 
 
 def tilelang_cells() -> list[str]:
-    """The row of the GEMM in TileLang: what the example prints last. Raises Failed."""
+    """The row of the GEMM in TileLang. Raises Failed."""
     if importlib.util.find_spec("tilelang") is None:
         return [TILELANG, "not installed: pip install 'gemm-tuner[tilelang]'"]
+    return cells_of_example(TILELANG, f"{IN_TILELANG}.py")
+
+
+def cells_of_example(title: str, *words: str) -> list[str]:
+    """The row of an example that tunes itself: what it prints last. Raises Failed."""
     places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    began = time.perf_counter()
     environment = {**os.environ, "PYTHONPATH": places}
-    (last,) = last_lines([sys.executable, str(EXAMPLES / "tilelang_gemm.py")], environment, TILELANG, 1)
-    return [TILELANG, last, *[""] * 6, f"{time.perf_counter() - began:.1f}"]
+    began = time.perf_counter()
+    (last,) = last_lines([sys.executable, str(EXAMPLES / words[0]), *words[1:]], environment, title, 1)
+    return [title, last, *[""] * 6, f"{time.perf_counter() - began:.1f}"]
+
+
+def versions_text(files: Sequence[str]) -> str:
+    """The versions of the packages of the other languages that are there; begins with a comma."""
+    found = []
+    for name in itertools.chain.from_iterable(PACKAGES.get(file, ()) for file in files):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found.append(f", {name} {metadata.version(name)}")
+    return "".join(found)
 
 
 def config_text(config: dict[str, Any]) -> str:
@@ -283,7 +308,8 @@ def main() -> int:
     parser.add_argument("--work", type=Path, default=Path("users"), help="folder of runs (default: %(default)s)")
     parser.add_argument("--profiler", default="nsys")
     parser.add_argument("--budget", default="", metavar="TIME", help="of each tuning (default: without end)")
-    parser.add_argument("--only", nargs="+", default=[one.file for one in ALL], choices=[one.file for one in ALL])
+    parser.add_argument("--only", nargs="+", default=FILES, choices=FILES, help="examples (default: all)")
+    parser.add_argument("--kernel_from", metavar="FILE", type=Path, help="NVIDIA's file: tunes cute_gemm.py's kernels")
     parser.add_argument("--choose", nargs=2, metavar=("FILE", "CASES"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.choose:
@@ -303,14 +329,23 @@ def main() -> int:
         except Failed as error:
             page.say_failed(example.file, error)
     try:
-        page.say_row(tilelang_cells())
+        if IN_TILELANG in given.only:
+            page.say_row(tilelang_cells())
     except Failed as error:
         page.say_failed(TILELANG, error)
     try:
-        say_cute(page, given.work, given.profiler, given.budget)
+        if QUACK.file in given.only:
+            machine = say_cute(page, given.work, given.profiler, given.budget) or machine
     except Failed as error:
         page.say_failed(CUTE, error)
-    page.say(f"\n{time.strftime('%Y-%m-%d')}, {machine or 'nothing was tuned'}. {EXPLAINED}")
+    try:
+        if given.kernel_from:
+            workers = ("--workers", str(os.cpu_count() or 1))
+            page.say_row(cells_of_example(NVIDIAS, "cute_gemm.py", "--kernel_from", str(given.kernel_from), *workers))
+    except Failed as error:
+        page.say_failed(NVIDIAS, error)
+    machine = (machine or "nothing was tuned under a profiler") + versions_text(given.only)
+    page.say(f"\n{time.strftime('%Y-%m-%d')}, {machine}. {EXPLAINED}")
     if page.ratios:
         page.say(f"Least ratio: {min(page.ratios):.3f}.")
     return int(page.failed)

@@ -160,8 +160,11 @@ def tune(compiled: list[gt.Compiled], size: tuple[int, int, int], b_major: str, 
         print(f"{row.us or float('nan'):9.2f}  {row.status.value:18} {row.name}  {row.reason[:60]}")
     both = gt.benchmark({"cute": lambda: gemm(*of_dsl), "torch.mm": lambda: torch.mm(a, b.t(), out=out)})
     times = {row.name: row.us for row in both.rows}
-    print(f"{m}x{n}x{k} B {b_major}: {tuned.config}, verified {tuned.winner.verified.value}, clock {tuned.clock}")
-    print(f"cute {times['cute']:.2f} us, torch.mm {times['torch.mm']:.2f} us: {times['torch.mm'] / times['cute']:.3f}")
+    against = (
+        f"tuned {times['cute']:.2f} us, torch.mm {times['torch.mm']:.2f} us: {times['torch.mm'] / times['cute']:.3f}"
+    )
+    facts = f"verified {tuned.winner.verified.value}, clock {tuned.clock}"
+    print(f"{m}x{n}x{k} bf16 B {b_major} {tuned.config}: {against}; {facts}")
 
 
 def show(compiled: list[gt.Compiled]) -> None:

@@ -103,6 +103,29 @@ def test_without_a_gpu_each_kernel_and_language_has_its_row(
     assert all(f"| {one.file} | no GPU |" in text for one in users.ALL) and text.count("| not installed") == 2
 
 
+EXAMPLE = """
+import sys
+print("one of several lines")
+print(" ".join(["best:", *sys.argv[1:3]]))
+"""
+
+
+@pytest.mark.parametrize(("file", "title"), [("tilelang_gemm", "TILELANG"), ("cute_quack", "CUTE")])
+def test_a_page_may_be_of_one_language_with_nvidias_file_beside(
+    users: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, title: str
+) -> None:
+    (tmp_path / "cute_gemm.py").write_text(EXAMPLE)
+    monkeypatch.setattr(users, "EXAMPLES", tmp_path)
+    monkeypatch.setattr(users.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("GEMM_TUNER_CUTE_RUNTIME", "")
+    words = [str(tmp_path / "page.md"), "--only", file, "--kernel_from", "gemm.py"]
+    monkeypatch.setattr(sys, "argv", ["kernels_of_users.py", *words])
+    assert users.main() == 0
+    rows = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| ")][1:]
+    assert [line.split(" | ")[0] for line in rows] == [f"| {getattr(users, title)}", f"| {users.NVIDIAS}"]
+    assert rows[1].split(" | ")[1] == "best: --kernel_from gemm.py"
+
+
 def test_triton_autotunes_process_that_fails_says_its_last_line(users: ModuleType, tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; print(1); print('no memory', file=sys.stderr); sys.exit(7)"]
     with pytest.raises(users.Failed, match="status 7: no memory"):
