@@ -60,7 +60,7 @@ class WorkOperands:
         self._workload = workload_of(work.problem.kind)
         self._workload.require_memory(work.problem, method.rotating_bytes, device)
         made = self._workload.operands(work.problem, method.rotating_bytes, method.init_type, method.seed, device)
-        self.sets: list[Any] = [placement.moved(operands) for operands in made]
+        self.sets = placement.moved(made)
         before = [self._workload.before_call(self.problem, operands) for operands in self.sets]
         self._before = [one for one in before if one is not None]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 # Offsets are multiples of this, as in torch's allocator, because libraries select kernels by alignment.
@@ -29,14 +30,23 @@ class Placement:
 
         return torch.empty(count, dtype=torch.uint8, device=device) if self._moves else None
 
-    def moved(self, operands: Any) -> Any:
-        """A copy of the dataclass with each tensor in its own buffer at its own offset."""
-        if not self._moves:
-            return operands
+    def moved(self, sets: Sequence[Any]) -> list[Any]:
+        """Copies of sets of operands, each a dataclass, with each tensor in its own buffer at its own offset, also those
+        of dataclasses in a dict. Sets that share a tensor share its copy."""
+        copies: dict[int, Any] = {}  # by the tensor's id, which is unique while ``sets`` has it
+        return [self._moved(one, copies) for one in sets] if self._moves else list(sets)
+
+    def _moved(self, operands: Any, copies: dict[int, Any]) -> Any:
+        changed: dict[str, Any] = {}
         for name in [field.name for field in fields(operands)]:
-            if hasattr(getattr(operands, name), "data_ptr"):
-                operands = replace(operands, **{name: self._copy(getattr(operands, name))})
-        return operands
+            value = getattr(operands, name)
+            if hasattr(value, "data_ptr"):
+                if id(value) not in copies:
+                    copies[id(value)] = self._copy(value)
+                changed[name] = copies[id(value)]
+            elif isinstance(value, dict) and value and all(map(is_dataclass, value.values())):
+                changed[name] = {key: self._moved(one, copies) for key, one in value.items()}
+        return replace(operands, **changed)
 
     def _copy(self, tensor: Any) -> Any:
         offset = self._dice.randrange(PAGE_BYTES // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gemm_tuner.launch.placement import Placement
@@ -41,8 +42,8 @@ class Processor(Protocol):
 
 
 class Placed(Protocol):
-    def moved(self, operands: Any) -> Any:
-        """A copy of the operands at other addresses."""
+    def moved(self, sets: Sequence[Any]) -> list[Any]:
+        """Copies of sets of operands at other addresses."""
 
 
 class Gpu:
@@ -87,8 +88,8 @@ class Cpu:
     def placement(self, seed: int, process: int) -> Placed:
         return self
 
-    def moved(self, operands: Any) -> Any:
-        return operands
+    def moved(self, sets: Sequence[Any]) -> list[Any]:
+        return list(sets)
 
     def wait(self) -> None: ...
 

@@ -24,14 +24,14 @@ def tensors(operands: Operands) -> dict[str, torch.Tensor]:
 
 
 def offsets(size: Any, process: int, seed: int = 0) -> list[int]:
-    moved = Placement(seed, process, "cpu").moved(make_operands(size, "randn", 0, "cpu"))
+    (moved,) = Placement(seed, process, "cpu").moved([make_operands(size, "randn", 0, "cpu")])
     return [one.storage_offset() * one.element_size() for one in tensors(moved).values()]
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_values_and_shapes_stay(size: Any) -> None:
     before = tensors(make_operands(size, "randn", 0, "cpu"))
-    after = tensors(Placement(0, 3, "cpu").moved(make_operands(size, "randn", 0, "cpu")))
+    after = tensors(Placement(0, 3, "cpu").moved([make_operands(size, "randn", 0, "cpu")])[0])
     assert len(before) >= 4 and before.keys() == after.keys()
     for name, one in before.items():
         other = after[name]
@@ -52,4 +52,4 @@ def test_the_same_process_of_the_same_seed_has_the_same_offsets() -> None:
 
 def test_the_first_process_leaves_them_where_they_are() -> None:
     operands = make_operands(SIZES[0], "randn", 0, "cpu")
-    assert Placement(0, 0, "cpu").moved(operands) is operands
+    assert Placement(0, 0, "cpu").moved([operands])[0] is operands

@@ -25,6 +25,18 @@ def test_draws_share_the_weights_and_leave_the_flush_to_the_launcher() -> None:
     assert len({one.ids.tobytes() for one in sets.sets}) == 4
 
 
+def test_a_process_of_finals_has_weights_and_activations_at_addresses_of_its_own() -> None:
+    made = operands.make(LAYER, 0, "cpu")
+    sets = [Placement(0, process, "cpu").moved(made) for process in (0, 1, 2)]
+    for part in PARTS:
+        for name in ("a", "w", "c"):
+            first, *others = (getattr(one[0].gemms[part], name) for one in sets)
+            assert first is getattr(made[0].gemms[part], name)
+            assert all(torch.equal(one.nan_to_num(), first.nan_to_num()) for one in others)
+            assert len({one.storage_offset() for one in (first, *others)}) == 3, (part, name)
+    assert len({one.gemms["up"].w.data_ptr() for one in sets[1]}) == 1
+
+
 def test_both_servers_get_the_same_values_and_routing() -> None:
     for layer in (LAYER, replace(LAYER, dtype="fp8_w8a8", scaling="channel"), replace(LAYER, bias=True)):
         one, other = (operands.make(replace(layer, server=server), 3, "cpu")[0] for server in ("vllm", "sglang"))
