@@ -76,6 +76,8 @@ class Workload(Protocol):
     language: str
     # Display name of what ``baseline_call`` calls.
     baseline_name: str
+    # Whether ``baseline_call`` returns one for any problem.
+    has_baseline_call: bool
     # Whether the sets that ``operands`` returns never share a tensor.
     sets_are_apart: bool
     # Keys that identify the problem in an entry of a size file or results file, without ``kind``.

@@ -13,6 +13,7 @@ class WorkloadDefaults:
     """Triton kernels that change none of their operands, with a reference and a space in files."""
 
     language = "triton"
+    has_baseline_call = True
     sets_are_apart = True
     hashes_launches = False
     configs_are_given = False

@@ -35,6 +35,7 @@ class KernelWorkload(PlainWorkload):
     problem_keys = ("kernel", "spec", "case")
     hashes_launches = True
     configs_are_given = True
+    has_baseline_call = False
     templates_dir: Path | None = None
     rules_dir: Path | None = None
 

@@ -209,9 +209,9 @@ def warm_vendor(plan: Plan, processor: Processor) -> None:
     """Calls the vendor library once for every size, so that it selects and loads its kernels before recording
     begins."""
     for work in plan.work:
-        if work.vendor:
+        workload = workload_of(work.problem.kind)
+        if work.vendor and workload.has_baseline_call:
             with contextlib.suppress(MemoryError, RuntimeError, ValueError):  # reported by the finals
-                workload = workload_of(work.problem.kind)
                 workload.require_memory(work.problem, 0, plan.device)
                 (operands,) = workload.operands(work.problem, 0, "zeros", 0, plan.device)
                 call = workload.baseline_call(work.problem, operands)

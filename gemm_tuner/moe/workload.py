@@ -32,6 +32,7 @@ RAGGED_TOKENS = 37
 class MoeWorkload(PlainWorkload):
     kind = MoeProblem.kind
     baseline_name = "default"
+    has_baseline_call = False  # the default is a configuration
     sets_are_apart = False  # draws of the routing share the weights
     problem_keys = KEYS
     templates_dir: Path | None = None

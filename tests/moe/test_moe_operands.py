@@ -8,9 +8,11 @@ import numpy as np
 import torch
 
 from gemm_tuner.launch.candidates import WorkOperands
+from gemm_tuner.launch.main import warm_vendor
 from gemm_tuner.launch.placement import Placement
-from gemm_tuner.launch.plan import Method, Work
-from gemm_tuner.moe import launch, operands
+from gemm_tuner.launch.plan import FINALS, Method, Plan, Work
+from gemm_tuner.launch.processor import Cpu
+from gemm_tuner.moe import launch, operands, routing
 from gemm_tuner.moe.launch import PARTS, extent
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import SERVERS
@@ -23,6 +25,12 @@ def test_draws_share_the_weights_and_leave_the_flush_to_the_launcher() -> None:
     assert len(sets.sets) == 4 and not sets.outgrow(1)
     assert len({one.gemms["up"].w.data_ptr() for one in sets.sets}) == 1
     assert len({one.ids.tobytes() for one in sets.sets}) == 4
+
+
+def test_no_operands_are_made_to_warm_up_a_baseline_that_is_none() -> None:
+    routing._ids.cache_clear()
+    warm_vendor(Plan(FINALS, (), (Work(LAYER, (), vendor=True),), Method(), device="cpu"), Cpu())
+    assert routing._ids.cache_info().currsize == 0  # of the draws that operands have
 
 
 def test_a_process_of_finals_has_weights_and_activations_at_addresses_of_its_own() -> None:
