@@ -41,13 +41,13 @@ from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.kernels import call_size, make_scratch
 from gemm_tuner.gemm.operands import Operands, make_operands
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
-from gemm_tuner.gemm.size_rows import Row
 from gemm_tuner.languages.scratch import count_sms
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.languages.triton.language import LANGUAGE, provide_descriptor_memory
 from gemm_tuner.source import codegen
 from gemm_tuner.space import space
 from gemm_tuner.store import results
+from gemm_tuner.store.size_rows import Row
 
 # Calls of a round are fewer than the launch queue holds (1024 launches on NVIDIA), with two kernels a call.
 CALLS_A_ROUND = 200

@@ -19,7 +19,6 @@ from playwright.sync_api import sync_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from gemm_tuner.gemm.model import roofline_us
-from gemm_tuner.gemm.served import served_rows
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.report import data, html
@@ -27,6 +26,7 @@ from gemm_tuner.space import space
 from gemm_tuner.store import results, run_record
 from gemm_tuner.store.results import Row
 from gemm_tuner.store.run_record import Final, RunRecord, SizeRecord
+from gemm_tuner.store.served import served_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "tuned" / "nvidia_h200_fp8_block.yaml"

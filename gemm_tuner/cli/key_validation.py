@@ -15,7 +15,6 @@ from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.cute.problem import problem_of
 from gemm_tuner.export.kernels import choose, rows
 from gemm_tuner.export.offers import Trust
-from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.kernels.kernel_spec import Case, KernelSpec
 from gemm_tuner.kernels.keys import key_of, text_of
 from gemm_tuner.kernels.problem import KernelProblem
@@ -23,6 +22,7 @@ from gemm_tuner.kernels.unseen import unseen
 from gemm_tuner.measure import device
 from gemm_tuner.store import results, run_record
 from gemm_tuner.store.run_record import positive
+from gemm_tuner.store.sizes import SizeEntry
 from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
 

@@ -17,15 +17,15 @@ from gemm_tuner.cli import commands, options
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.shared_flags import wait_s
 from gemm_tuner.cli.size_flags import read_sizes
+from gemm_tuner.consumers import SERVERS
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.core.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, EnvironmentFault, UserError
 from gemm_tuner.core.labels import label
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.gemm.served import NAMES as SERVERS
-from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.measure import device
 from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.store.sizes import SizeEntry
 from gemm_tuner.system import bug_report, program, start_time
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.interruption import end_soon

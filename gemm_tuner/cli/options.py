@@ -24,12 +24,12 @@ from gemm_tuner.cli.flag_types import (
 from gemm_tuner.cli.help_texts import DESCRIPTION, EXAMPLES, EXIT_STATUS, USAGE
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import OUTPUT, add_wait_flags
+from gemm_tuner.consumers import SERVERS
 from gemm_tuner.core import architecture
 from gemm_tuner.core.dtypes import INPUT_DTYPES, OUTPUT_DTYPES
 from gemm_tuner.gemm.operands import INIT_TYPES
 from gemm_tuner.gemm.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
 from gemm_tuner.gemm.problem_keys import dtype_hint
-from gemm_tuner.gemm.served import NAMES as SERVERS
 from gemm_tuner.pipeline.settings import IN_PROCESS
 from gemm_tuner.profilers import AUTO, PROFILERS
 from gemm_tuner.search import SEARCHES

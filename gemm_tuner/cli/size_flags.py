@@ -9,9 +9,9 @@ from rich.console import Console
 from gemm_tuner.cli.parser import see_help
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import Layout
-from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.sizes import SizeEntry, load_file, one_size, sizes_of
+from gemm_tuner.gemm.problem_keys import Defaults, problem_of
 from gemm_tuner.pipeline import idle_flags
+from gemm_tuner.store.sizes import SizeEntry, load_file, sizes_of
 from gemm_tuner.system.terminal_table import print_line
 
 
@@ -62,3 +62,8 @@ def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEnt
             hint=see_help(),
         )
     return (one_size(mnk[0], mnk[1], mnk[2], defaults),)
+
+
+def one_size(m: int, n: int, k: int, defaults: Defaults) -> SizeEntry:
+    """The size given by the flags -m, -n and -k. Raises UserError as ``sizes_of`` does."""
+    return SizeEntry(problem_of({"M": m, "N": n, "K": k}, "the size given by -m, -n and -k", defaults))

@@ -10,6 +10,7 @@ from gemm_tuner.consumers.moe import AiterMoe, SglangMoe, VllmMoe
 from gemm_tuner.consumers.plain import Csv, Json, TritonConfig
 from gemm_tuner.consumers.vllm_kernels import VllmSsu
 
+SERVERS = ("vllm", "sglang", "aiter", "triton")  # those for --serve
 _WITH_LOOK_UP = (Vllm(), Sglang(), Aiter(), VllmMoe(), SglangMoe())
 CONSUMERS: dict[str, Consumer] = {
     one.name: one for one in (*_WITH_LOOK_UP, AiterMoe(), TritonConfig(), Csv(), Json())

@@ -18,6 +18,8 @@ from gemm_tuner.system.documents import show
 
 Entry = dict[str, Any]
 Body = dict[str, Entry]
+# The family that is timed in place of a consumer's kernel: like theirs, one program per tile, loads through pointers.
+STAND_IN = "gemm_tile"
 MAX_NAME_BYTES = 100
 # Results that differ only in the type of C share a file; earlier types are preferred, because most models use them.
 OUTPUT_ORDER = ("bf16", "fp16", "fp32")
@@ -181,7 +183,7 @@ def tile_fault(config: KernelConfig, *, split_k: bool, xcds: tuple[int, ...] = (
 
     split_k, stream_b: the kernel supports SPLIT_K, STREAM_B. xcds: the values of NUM_XCDS that it supports.
     """
-    if config.family != "gemm_tile":
+    if config.family != STAND_IN:
         return f"is of the family {config.family}, another kernel than the consumer's"
     if config.SPLIT_K > 1 and not split_k:
         return f"splits K in {config.SPLIT_K}, which the consumer's kernel cannot"

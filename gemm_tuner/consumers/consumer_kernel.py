@@ -9,14 +9,17 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.gemm.config import KERNEL_FAMILIES
+from gemm_tuner.core.records import Config
+from gemm_tuner.gemm.config import KERNEL_FAMILIES, tile
 from gemm_tuner.kernels.taken import functions_of, is_jit, text_of, used_by
 from gemm_tuner.system.input_files import printable, read_text
 
+FAMILIES = tuple(KERNEL_FAMILIES.values())
 # The names of the kernel function by server, newest first.
 FUNCTIONS = {
     "vllm": ("_w8a8_triton_block_scaled_mm", "_w8a8_block_fp8_matmul"),
@@ -73,6 +76,12 @@ class ConsumerKernel:
     def label(self) -> str:
         """The kernel's name in a results file."""
         return f"{self.file} sha256:{self.sha}"
+
+
+def measured(one: ServedChoice) -> Config:
+    """The configuration as it was launched: with the family of the server's own kernel if --kernel_from gave it."""
+    family = KERNEL_FAMILIES.get(one.consumer) if one.kernel else None
+    return replace(tile(one.config), family=family) if family else one.config
 
 
 def read_all(given: Mapping[str, Path]) -> dict[str, ConsumerKernel]:

@@ -13,9 +13,9 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import problem_row
-from gemm_tuner.gemm.size_rows import KNOWN_KEYS
 from gemm_tuner.system.documents import MAX_FILE_BYTES
 from gemm_tuner.system.input_files import printable, read_text
+from gemm_tuner.system.row_facts import KNOWN_KEYS
 
 
 class Everything(Consumer):

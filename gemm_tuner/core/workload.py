@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
+from gemm_tuner.core.entries import Entries
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plugins import find
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
@@ -82,6 +83,8 @@ class Workload(Protocol):
     sets_are_apart: bool
     # Keys that identify the problem in an entry of a size file or results file, without ``kind``.
     problem_keys: tuple[str, ...]
+    # None: all keys of an entry that are neither ``problem_keys`` nor common to all rows are a configuration's.
+    entries: Entries | None
     # Whether ``CompileResult.binary_hash`` covers grids and arguments, too: then no two problems share a binary.
     hashes_launches: bool
     # Whether the user wrote down the configurations, to which heuristics such as the limit on spills do not apply: only

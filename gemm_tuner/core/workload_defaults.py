@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gemm_tuner.core.entries import Entries
 from gemm_tuner.core.records import Config, Device, Problem
 from gemm_tuner.core.workload import Jury, OwnSpace
 
@@ -17,6 +18,7 @@ class WorkloadDefaults:
     sets_are_apart = True
     hashes_launches = False
     configs_are_given = False
+    entries: Entries | None = None
     label_meanings: Mapping[str, str] = {}
     config_legend = ""
 

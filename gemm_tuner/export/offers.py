@@ -14,6 +14,7 @@ from pathlib import Path
 from gemm_tuner.consumers.consumer import Consumer, Offer
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Verified
+from gemm_tuner.export.gemm_rows import gemm_of, tile_of
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline.check_now import CheckNow, Finding
@@ -114,29 +115,29 @@ def collect(
     left_out += [elsewhere(row) for row in found.rows if mine and row not in mine]
     for row in mine or found.rows:
         source = found.source_of(row)
-        unfit = consumer.problem_fault(row.gemm, str(found.header.get("arch", "")))
+        unfit = consumer.problem_fault(gemm_of(row), str(found.header.get("arch", "")))
         served = None if unfit else _served(row, source, consumer.name)
-        if served and not (config_fault(row.gemm, served.config) or trust.fault(served.verified, source)):
-            offers[row.gemm] = served
+        if served and not (config_fault(gemm_of(row), served.config) or trust.fault(served.verified, source)):
+            offers[gemm_of(row)] = served
             continue
-        fault = config_fault(row.gemm, row.tile)
+        fault = config_fault(gemm_of(row), tile_of(row))
         # A stand-in replaces a configuration that cannot be launched, and is checked separately.
         untrusted = trust.fault(Verified.TRUE if fault else row.verified, source)
         refused = unfit or ("" if fault else known_wrong(row)) or untrusted
         folder = run_record.tables_folder(path, found.header_of(row))
         offer = refused or _offer(row, source, folder, fault, config_fault)
         if isinstance(offer, Offer):
-            offers[row.gemm] = offer
+            offers[gemm_of(row)] = offer
         elif isinstance(offer, _StandIns):
-            waiting[row.gemm] = offer
+            waiting[gemm_of(row)] = offer
         else:
-            left_out.append(LeftOut(row.gemm.key, row.tile.name, offer))
+            left_out.append(LeftOut(gemm_of(row).key, tile_of(row).name, offer))
     for problem, checked in _checked(waiting, trust, find_check).items():
         if isinstance(checked, Offer):
             offers[problem] = checked
         else:
             left_out.append(LeftOut(problem.key, waiting[problem].own.name, f"{waiting[problem].fault}, and {checked}"))
-    return [offers[problem] for problem in dict.fromkeys(row.gemm for row in mine) if problem in offers], left_out
+    return [offers[problem] for problem in dict.fromkeys(gemm_of(row) for row in mine) if problem in offers], left_out
 
 
 def elsewhere(row: Row) -> LeftOut:
@@ -181,7 +182,7 @@ def _served(row: Row, source: str, consumer: str) -> Offer | None:
             time_us = None if source == "predicted" else one.time_us
             facts = {} if one.default_us is None else {"default_us": one.default_us}
             return Offer(
-                row.gemm, tile(one.config), time_us, SERVED, source, verified=one.verified, tuned=row.tile.name,
+                gemm_of(row), tile(one.config), time_us, SERVED, source, verified=one.verified, tuned=tile_of(row).name,
                 tuned_us=row.facts.get("median_us"), facts=facts,
                 timings={} if time_us is None else {one.config.name: time_us},
             )  # fmt: skip
@@ -190,9 +191,9 @@ def _served(row: Row, source: str, consumer: str) -> Offer | None:
 
 def _offer(row: Row, source: str, folder: Path, fault: str, config_fault: ConfigFault) -> Offer | _StandIns | str:
     """The offer for a row, or its stand-ins, or the reason why there are none. fault: of its winner."""
-    config, time_us = row.tile, row.facts.get("median_us")
+    config, time_us = tile_of(row), row.facts.get("median_us")
     try:
-        table = _table(folder, row.gemm.key, config.name, predicted=source == "predicted")
+        table = _table(folder, gemm_of(row).key, config.name, predicted=source == "predicted")
     except UserError as error:
         if fault:
             why = f"the run has no other config to take: {error.one_line()}"
@@ -200,7 +201,7 @@ def _offer(row: Row, source: str, folder: Path, fault: str, config_fault: Config
         table = []
     timings = {one.name: us for one, us, stage in table if stage != MODEL}
     known = Offer(
-        row.gemm, config, time_us, RESULTS, source, verified=row.verified, tuned=config.name, tuned_us=time_us,
+        gemm_of(row), config, time_us, RESULTS, source, verified=row.verified, tuned=config.name, tuned_us=time_us,
         facts=row.facts, timings=timings,
     )  # fmt: skip
     if not fault:
@@ -208,7 +209,7 @@ def _offer(row: Row, source: str, folder: Path, fault: str, config_fault: Config
     found = tuple(
         replace(known, config=one, time_us=None if stage == MODEL else us, stage=stage, facts={})
         for one, us, stage in table
-        if not config_fault(row.gemm, one)
+        if not config_fault(gemm_of(row), one)
     )
     if not found:
         return f"{fault}, and no config that the run has for this size is without such a fault"

@@ -20,7 +20,6 @@ from gemm_tuner.system.documents import show
 from gemm_tuner.system.values import integer
 
 MAX_CONFIG_VALUE = 2**20  # elements; Triton's limit for a tile
-CONFIG_KEYS = (*CONFIG_FIELDS, "schedule_hint")  # schedule_hint: a key of ROCm's files, accepted and ignored
 
 _OPTIONAL_CONFIG: dict[str, Any] = {"family": "gemm_tile", "GROUP_SIZE_M": 1, "SPLIT_K": 1, **UNUSED}
 _AMD_FIELDS = tuple(field for field, _ in AMD_NAME_PARTS)

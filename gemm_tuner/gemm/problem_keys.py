@@ -55,8 +55,9 @@ def dtype_c_for(problem: GemmProblem) -> str:
     return problem.dtype_a
 
 
-def problem_of(entry: dict[Any, Any], where: str, defaults: Defaults) -> GemmProblem:
+def problem_of(entry: dict[Any, Any], where: str, defaults: Defaults | None = None) -> GemmProblem:
     """The problem of an entry; each key and their combination are validated. Raises UserError."""
+    defaults = defaults or Defaults()
     m, n, k = (integer(entry, key, where, 1, MAX_DIMENSION) for key in ("M", "N", "K"))
     values = {key: getattr(defaults, key) for key in ("bias", *_EXTRA_KEYS)}
     if "bias" in entry:

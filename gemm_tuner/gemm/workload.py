@@ -8,10 +8,21 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.entries import Entries
 from gemm_tuner.core.records import Config, Device, Target
 from gemm_tuner.core.workload import Launch
 from gemm_tuner.core.workload_defaults import WorkloadDefaults
-from gemm_tuner.gemm import axes, combinations, companions, descriptors, kernels, problem_keys, short_forms, vendor
+from gemm_tuner.gemm import (
+    axes,
+    combinations,
+    companions,
+    config_keys,
+    descriptors,
+    kernels,
+    problem_keys,
+    short_forms,
+    vendor,
+)
 from gemm_tuner.gemm import check as checks
 from gemm_tuner.gemm import operands as operand_sets
 from gemm_tuner.gemm import specialization as specializations
@@ -32,6 +43,13 @@ class GemmWorkload(WorkloadDefaults):
 
     kind = GemmProblem.kind
     baseline_name = "torch.mm"
+    entries = Entries(
+        CONFIG_FIELDS,
+        config_keys.config_form,
+        problem_keys.problem_of,
+        config_keys.config_of,
+        example="- {M: 4096, N: 4096, K: 4096}",
+    )
     problem_keys = problem_keys.SIZE_KEYS
     templates_dir: Path | None = None
     rules_dir: Path | None = None

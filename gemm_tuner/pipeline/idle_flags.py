@@ -8,8 +8,8 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.sizes import Loaded, SizeEntry, sizes_of
 from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.store.sizes import Loaded, SizeEntry, sizes_of
 
 # Two values of each flag that applies to all sizes, to try a value other than the given one.
 _VALUES: dict[str, tuple[Any, Any]] = {

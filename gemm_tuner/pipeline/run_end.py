@@ -14,7 +14,6 @@ from rich.console import Console
 
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.gemm.served import served_rows
 from gemm_tuner.pipeline import finished_machine, run_start, run_summary, show
 from gemm_tuner.pipeline.run_identity import configs_sha
 from gemm_tuner.pipeline.run_log import RunLog
@@ -23,6 +22,7 @@ from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import older_configs, run_record
 from gemm_tuner.store.run_record import Final, FunnelStep, RunRecord, SizeRecord
+from gemm_tuner.store.served import served_rows
 from gemm_tuner.system import program
 from gemm_tuner.system.terminal_table import print_line
 

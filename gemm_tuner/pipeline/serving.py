@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gemm_tuner.consumers import CONSUMERS
-from gemm_tuner.consumers.consumer import Consumer
+from gemm_tuner.consumers.consumer import STAND_IN, Consumer
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
@@ -21,12 +21,11 @@ from gemm_tuner.core.records import Config, Device, Problem, Verdict, Verified
 from gemm_tuner.decide.ranking import Published
 from gemm_tuner.gemm.config import tile
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
-from gemm_tuner.gemm.served import STAND_IN
-from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.results_file import Judgement
+from gemm_tuner.store.sizes import SizeEntry
 
 FINALISTS = 4  # number per size and server, in addition to its default
 PREDICTED = 16  # number per size and server that are compiled without a GPU

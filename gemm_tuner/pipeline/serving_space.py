@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gemm_tuner.consumers.consumer import STAND_IN
+from gemm_tuner.consumers.consumer_kernel import FAMILIES
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.gemm.config import KERNEL_FAMILIES
-from gemm_tuner.gemm.served import STAND_IN
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.prepare import Space
 from gemm_tuner.pipeline.serving import Server
@@ -116,7 +116,7 @@ class WithServers:
 
 def without_servers_kernels(size: SizeView) -> SizeView:
     """A size without the candidates of servers' own kernels, which cannot win it."""
-    of_servers = size.candidates["family"].isin(list(KERNEL_FAMILIES.values()))
+    of_servers = size.candidates["family"].isin(FAMILIES)
     return only(size, frozenset(size.candidates.index[~of_servers])) if of_servers.any() else size
 
 

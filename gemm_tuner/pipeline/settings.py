@@ -13,9 +13,9 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.language import Language
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import FIRST_KIND, workload_of
-from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.languages.together import named
 from gemm_tuner.measure.device import Machine
+from gemm_tuner.store.sizes import SizeEntry
 
 # Value of screen_with: screening by proton inside the launcher process.
 IN_PROCESS = "in_process"

@@ -16,10 +16,10 @@ from gemm_tuner.core.labels import labels, legend, titled
 from gemm_tuner.core.records import Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide.estimates import ratio_interval
-from gemm_tuner.gemm.served import STAND_IN, served_of
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.store import run_record
 from gemm_tuner.store.run_record import Final, RunRecord, SizeRecord
+from gemm_tuner.store.served import served_in_run
 
 Interval = tuple[float, float]
 # Columns of measured times, in order of preference: all configurations were screened but few were in the finals, and
@@ -60,7 +60,7 @@ class SizeView:
     @property
     def served(self) -> tuple[ServedChoice, ...]:
         """The configurations that the run found for servers."""
-        return served_of({"served": self.record.served, "stand_in": STAND_IN}, self.key)
+        return served_in_run(self.record.served, self.problem.kind, self.key)
 
     def over_best(self, one: ServedChoice) -> float | None:
         """The time of a served configuration divided by that of the winner, from the same finals."""

@@ -16,8 +16,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from gemm_tuner.consumers.consumer import STAND_IN
 from gemm_tuner.gemm.config import CONFIG_FIELDS
-from gemm_tuner.gemm.served import STAND_IN
 from gemm_tuner.report import summary
 from gemm_tuner.report.data import TIME_COLUMNS, Report
 from gemm_tuner.report.numbers import number, whole, words

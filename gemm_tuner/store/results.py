@@ -1,6 +1,6 @@
 """Reads and writes results files: a header and one row per size. docs/results_format.md describes the format.
 
-``gemm.size_rows`` defines and validates rows, so a results file can also be used as a size file.
+``size_rows`` defines and validates rows, so a results file can also be used as a size file.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Problem
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.served import served_rows
-from gemm_tuner.gemm.size_rows import SOURCES, TIMED_FACTS, Row
-from gemm_tuner.gemm.sizes import FORMAT_VERSION, document_of, load_file
-from gemm_tuner.gemm.substitutes import substitute_row
+from gemm_tuner.store.served import served_rows
+from gemm_tuner.store.size_rows import SOURCES, Row
+from gemm_tuner.store.sizes import FORMAT_VERSION, document_of, load_file
+from gemm_tuner.store.substitutes import substitute_row
 from gemm_tuner.system.documents import dump_yaml, show, write_text_atomically
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import Count, record_of
+from gemm_tuner.system.row_facts import TIMED_FACTS
 
 __all__ = ["FORMAT_VERSION", "Header", "Results", "Row", "read", "write_rows"]
 
@@ -110,7 +110,7 @@ def write_rows(
 
 def read(path: str | os.PathLike[str]) -> Results:
     """Read a results file. Raises UserError for any unknown key or wrong type."""
-    document = document_of(load_file(path, "results file"), Defaults())
+    document = document_of(load_file(path, "results file"))
     where = printable(path)
     if not document.is_results:
         raise UserError(

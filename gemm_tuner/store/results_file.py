@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gemm_tuner.consumers.consumer_kernel import measured
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Problem, Verified
-from gemm_tuner.gemm.served import measured, with_stand_in
-from gemm_tuner.gemm.substitutes import KEY as SUBSTITUTE_KEY
 from gemm_tuner.store import results
 from gemm_tuner.store.results import Header, Row
+from gemm_tuner.store.served import with_stand_in
+from gemm_tuner.store.substitutes import KEY as SUBSTITUTE_KEY
 from gemm_tuner.system.documents import load_yaml
 from gemm_tuner.system.input_files import printable
 

@@ -23,8 +23,8 @@ import pandas as pd
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Problem
-from gemm_tuner.gemm.served import STAND_IN, served_of
 from gemm_tuner.store.results import run_folder
+from gemm_tuner.store.served import served_in_run
 from gemm_tuner.system.documents import show, write_text_atomically
 from gemm_tuner.system.input_files import printable, read_bytes
 from gemm_tuner.system.json_records import Above0, Count, Finite, Int, load_json, record_of
@@ -152,7 +152,7 @@ def read(folder: Path) -> RunRecord:
         record = record_of(RunRecord, row, printable(path))
         for number, size in enumerate(record.sizes, 1):
             if size.served:
-                served_of({"served": size.served, "stand_in": STAND_IN}, f"{printable(path)}, sizes {number}")
+                served_in_run(size.served, size.problem.kind, f"{printable(path)}, sizes {number}")
     except UserError as error:
         accepted = "a run's folder under results/, which holds run.json"
         what = f"holds no run that can be read: {error.what}"

@@ -14,8 +14,8 @@ import samples
 
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Verified
-from gemm_tuner.gemm.size_rows import Row
 from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.store.size_rows import Row
 
 TABLE = """name,family,BLOCK,num_warps,status,screen_us,finals_us,message
 f_BLOCK64_num_warps1,f,64,1,ok,11.0,10.0,

@@ -156,7 +156,7 @@ def test_the_memory_of_hostile_files_is_bounded(tmp_path: Path, part: int) -> No
         "import psutil, resource, sys\n"
         "from gemm_tuner.system import documents\n"
         "from gemm_tuner.core.errors import UserError\n"
-        "from gemm_tuner.gemm.sizes import load_file, sizes_of\n"
+        "from gemm_tuner.store.sizes import load_file, sizes_of\n"
         "from gemm_tuner.gemm.problem_keys import Defaults\n"
         "libraries, part = psutil.Process().memory_info().vms, int(sys.argv[2])\n"
         "limit = libraries + ((2 << 30) - libraries) // part\n"

@@ -14,11 +14,11 @@ from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.served import served_rows
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.space.size_state import COLUMNS
 from gemm_tuner.store import run_record
 from gemm_tuner.store.run_record import Final, RunRecord, SizeRecord
+from gemm_tuner.store.served import served_rows
 
 HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)> [bold]&amp;'
 FUNNEL = ({"rule": "shared_memory_fits", "kind": "validity", "why": "It must fit.", "cut": 90, "remain": 4},)

@@ -13,11 +13,11 @@ from gemm_tuner.core.records import Device
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.sizes import SizeList, load_file, sizes_of
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline.prepare import Space, load_space
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space import prune, space
+from gemm_tuner.store.sizes import SizeList, load_file, sizes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "rules"

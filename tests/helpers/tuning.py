@@ -20,7 +20,6 @@ from gemm_tuner.core.script import Script
 from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
-from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.languages.triton.symbol_naming import naming
 from gemm_tuner.launch.journal import End, Judged
 from gemm_tuner.launch.plan import AA_TEST, FINALS, VENDOR, Plan, Work
@@ -41,6 +40,7 @@ from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.prune import Pruned
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import run_folder
+from gemm_tuner.store.sizes import SizeEntry
 from gemm_tuner.store.store import Store
 from gemm_tuner.system.interruption import Interruption
 

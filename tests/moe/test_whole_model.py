@@ -16,11 +16,11 @@ from gemm_tuner.cli import commands, main
 from gemm_tuner.cli.commands import moe
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.sizes import load_file, sizes_of
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import GRID
 from gemm_tuner.store import results
 from gemm_tuner.store.results_file import ResultsFile
+from gemm_tuner.store.sizes import load_file, sizes_of
 
 MOE = ROOT / "tests" / "golden" / "export_moe"
 EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 256}

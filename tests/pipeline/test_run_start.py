@@ -16,7 +16,6 @@ from tuning import environment, settings
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import CompileResult, Status, Timing
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.kernels import kernel_spec_file
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.languages.triton.kernel_env import COUNTING_PREFIXES
@@ -28,6 +27,7 @@ from gemm_tuner.pipeline.run_identity import KERNEL_SOURCES, NOT_TIMING, differe
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.store import run_folder
 from gemm_tuner.store.run_folder import RunFolder
+from gemm_tuner.store.sizes import SizeEntry
 from gemm_tuner.store.store import KERNELS_WANTED, Store
 from gemm_tuner.system.run_lock import RunLock
 

@@ -21,7 +21,6 @@ from gemm_tuner.core.records import Status, Verdict, Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.launch.plan import VERIFY, Plan
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.retry import OnFound, StageRun
@@ -33,6 +32,7 @@ from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.search import make_search
 from gemm_tuner.space.prune import Pruned
 from gemm_tuner.store import older_configs, results
+from gemm_tuner.store.sizes import SizeEntry
 
 SM_90 = device("sm_90")
 SIZE = GemmProblem(512, 4096, 7168, "fp8_e4m3", "fp8_e4m3", "bf16", Layout.ROW, Layout.COL, scaling="block")

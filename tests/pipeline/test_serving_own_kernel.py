@@ -20,7 +20,6 @@ from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY
 from gemm_tuner.pipeline import prepare, run_identity, serving, serving_space
 from gemm_tuner.pipeline.compile_stage import CompileStage
@@ -28,6 +27,7 @@ from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import results
+from gemm_tuner.store.sizes import SizeEntry
 
 SIZE = GemmProblem(512, 4096, 7168, "fp8_e4m3", "fp8_e4m3", "bf16", Layout.ROW, Layout.COL, scaling="block")
 WINNER = KernelConfig("gemm_persistent", 128, 128, 128, 8, 1, 8, 3, PROGRAMS_PER_SM=1)

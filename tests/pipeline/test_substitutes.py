@@ -83,7 +83,7 @@ def test_one_that_a_later_run_finds_wrong_is_removed(tmp_path: Path) -> None:
 )
 def test_a_substitute_that_is_none_is_refused(value: object, said: str) -> None:
     from gemm_tuner.gemm.problem_keys import Defaults
-    from gemm_tuner.gemm.size_rows import parse_row
+    from gemm_tuner.store.size_rows import parse_row
 
     with pytest.raises(UserError, match=said):
         parse_row({"M": 8, "N": 8, "K": 8, "substitute": value}, "a file", Defaults())
@@ -91,8 +91,9 @@ def test_a_substitute_that_is_none_is_refused(value: object, said: str) -> None:
 
 def test_rows_that_differ_in_it_alone_are_read_apart(tmp_path: Path) -> None:
     """The configuration of a substitute of another family, with the fields of that family."""
-    from gemm_tuner.gemm.substitutes import substitute_of, substitute_row
+    from gemm_tuner.gemm.workload import WORKLOAD
+    from gemm_tuner.store.substitutes import substitute_of, substitute_row
 
     for one in (Substitute(FAST, 7.125, Verified.TRUE), Substitute(replace(SLOW, SPLIT_K=4), 9.0, Verified.AGREED)):
-        assert substitute_of(substitute_row(one), "a row") == one
-    assert substitute_row(None) == {} and substitute_of({}, "a row") is None
+        assert substitute_of(substitute_row(one), "a row", WORKLOAD.entries) == one
+    assert substitute_row(None) == {} and substitute_of({}, "a row", WORKLOAD.entries) is None

@@ -19,12 +19,14 @@ from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.dtypes import DTYPES, INPUT_DTYPES
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Verified
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import ACTIVATIONS, PRECISIONS, GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.size_rows import FACTS, ROW_KEYS, TIMED_FACTS
 from gemm_tuner.store import results
 from gemm_tuner.store.results import FORMAT_VERSION, Header
+from gemm_tuner.store.size_rows import keys_of
+from gemm_tuner.system.row_facts import FACTS, TIMED_FACTS
 
 ROOT = Path(__file__).resolve().parents[2]
 FUZZ = settings(
@@ -296,7 +298,9 @@ def test_a_failed_write_is_a_fault_of_the_machine_and_keeps_the_old_file(
 
 def test_the_document_for_users_names_every_field_and_its_example_reads(path: Path) -> None:
     text = (ROOT / "docs" / "results_format.md").read_text()
-    fields = [key for key in ROW_KEYS if key not in ("dtype", "rowMajorA", "rowMajorB", "schedule_hint")]
+    fields = [
+        key for key in keys_of(workload_of("gemm")) if key not in ("dtype", "rowMajorA", "rowMajorB", "schedule_hint")
+    ]
     for field in (*fields, *(f.name for f in dataclasses.fields(Header)), "without_config", "reason"):
         assert f"`{field}`" in text, field
     path.write_text(text.split("```yaml\n")[1].split("```")[0])

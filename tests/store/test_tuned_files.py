@@ -9,8 +9,8 @@ from samples import ROOT
 
 from gemm_tuner.consumers import CONSUMERS
 from gemm_tuner.gemm.problem import GemmProblem, Layout
-from gemm_tuner.gemm.sizes import READABLE_VERSIONS
 from gemm_tuner.store import results
+from gemm_tuner.store.sizes import READABLE_VERSIONS
 
 TUNED = ROOT / "results" / "tuned"
 

@@ -11,8 +11,8 @@ from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import positive
 from gemm_tuner.cli.parser import Parser, see_help
 from gemm_tuner.core.errors import EXIT_OK, UserError
-from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.store.sizes import SizeEntry
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.terminal_table import print_line
 

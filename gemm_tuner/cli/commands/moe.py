@@ -14,18 +14,18 @@ from gemm_tuner.cli.flag_types import one_of, positive
 from gemm_tuner.cli.moe_layer import SIZES, layer_of
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import wait_s
+from gemm_tuner.consumers import SERVERS as SERVED_GEMMS
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.served import NAMES as SERVED_GEMMS
 from gemm_tuner.gemm.size_sources import collect
 from gemm_tuner.gemm.size_sources.found import CollectOptions
-from gemm_tuner.gemm.sizes import SizeEntry, load_file, sizes_of
 from gemm_tuner.moe import kernel_source, problem, tuned_file
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import GRID, SERVERS
 from gemm_tuner.space import space
+from gemm_tuner.store.sizes import SizeEntry, load_file, sizes_of
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.terminal_table import print_line
 

@@ -10,12 +10,13 @@ from typing import Any
 from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Verified
+from gemm_tuner.export.gemm_rows import gemm_of, tile_of
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
-from gemm_tuner.gemm.size_rows import SOURCES
 from gemm_tuner.store import results, run_place, run_record
 from gemm_tuner.store.results import Header
 from gemm_tuner.store.run_record import RUN_FILE
 from gemm_tuner.store.run_timings import TimedConfig, read_timings
+from gemm_tuner.store.size_rows import SOURCES
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
 
@@ -73,7 +74,7 @@ def load(path: Path) -> TunedRun:
 def _of_folder(folder: Path) -> TunedRun:
     record = run_record.read(run_place.run_folder(folder))
     found = run_place.results_of_run(folder)
-    served = {row.gemm: row.served for row in found.rows} if found else {}
+    served = {gemm_of(row): row.served for row in found.rows} if found else {}
     header = _header(record.header, printable(folder / RUN_FILE))
     sizes = [
         replace(
@@ -106,7 +107,7 @@ def _of_file(path: Path) -> TunedRun:
         time_us, share = row.facts.get("median_us"), row.facts.get("roofline_pct")
         roofline_us = share / 100 * time_us if time_us and share else None
         tables = run_record.tables_folder(path, found.header_of(row))
-        size = _size(tables, row.gemm, row.tile.name, roofline_us)
+        size = _size(tables, gemm_of(row), tile_of(row).name, roofline_us)
         sizes.append(replace(size, served=row.served, verified=row.verified))
     return TunedRun(found.header, tuple(sizes), gone, folder)
 

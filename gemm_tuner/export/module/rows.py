@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gemm_tuner.core.records import Verified
+from gemm_tuner.export.gemm_rows import gemm_of, tile_of
 from gemm_tuner.export.module.objects import Object
 from gemm_tuner.export.offers import LeftOut, Trust, known_wrong, remark
 from gemm_tuner.gemm.config import KernelConfig, tile
@@ -93,16 +94,16 @@ def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftO
         reason = known_wrong(row) or trust.fault(row.verified, source)
         if not reason and row.config is not None and is_optional(row):
             reason = _substitute_fault(row, trust, source)
-        if not reason and row.gemm in tuned:
+        if not reason and gemm_of(row) in tuned:
             reason = "is in the results file twice"
         if reason:
-            left_out.append(LeftOut(row.gemm.key, "", reason))
+            left_out.append(LeftOut(gemm_of(row).key, "", reason))
         elif row.substitute is not None and is_optional(row):
             one = row.substitute
-            tuned[row.gemm] = Tuned(row.gemm, tile(one.config), one.time_us, one.verified, source, row)
+            tuned[gemm_of(row)] = Tuned(gemm_of(row), tile(one.config), one.time_us, one.verified, source, row)
         elif row.config is not None:
             time_us = row.facts.get("median_us", row.facts.get("predicted_us"))
-            tuned[row.gemm] = Tuned(row.gemm, row.tile, time_us, row.verified, source)
+            tuned[gemm_of(row)] = Tuned(gemm_of(row), tile_of(row), time_us, row.verified, source)
     return tuple(tuned.values()), tuple(left_out)
 
 
@@ -124,7 +125,7 @@ def _substitute_fault(row: Row, trust: Trust, source: str) -> str:
 def winners(tuned: Iterable[Tuned]) -> list[tuple[Tuned, KernelConfig, float]]:
     """(size, winner, its microseconds) of the sizes whose configuration is a substitute."""
     mine = [(one, one.row) for one in tuned if one.row is not None]
-    return [(one, row.tile, row.facts["median_us"]) for one, row in mine if "median_us" in row.facts]
+    return [(one, tile_of(row), row.facts["median_us"]) for one, row in mine if "median_us" in row.facts]
 
 
 def winner_fault(problem: GemmProblem) -> str:

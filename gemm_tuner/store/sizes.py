@@ -1,6 +1,6 @@
 """Reads the sizes to tune: from a size list, a results file, ROCm's tuned list, or -m, -n and -k.
 
-The keys of an entry are those of ``problem_keys`` and ``config_keys``, and the other keys of a results row.
+``size_rows`` reads the entries.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any
 from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Problem
-from gemm_tuner.gemm.config_keys import config_form
-from gemm_tuner.gemm.problem_keys import Defaults, problem_of
-from gemm_tuner.gemm.size_rows import EXAMPLE, Row, parse_failure, parse_row
+from gemm_tuner.core.workload import workload_of
+from gemm_tuner.store.size_rows import Row, example, parse_failure, parse_row
 from gemm_tuner.system.documents import MAX_FILE_BYTES, refuse_unknown, show, yaml_value
 from gemm_tuner.system.input_files import printable, read_text
 
@@ -69,12 +68,15 @@ class Document:
     earlier_headers: object = ()
 
 
-def sizes_of(loaded: Loaded, defaults: Defaults) -> SizeList:
-    """The sizes of a size list or results file. Raises UserError naming the file, entry and key."""
+def sizes_of(loaded: Loaded, defaults: Any = None) -> SizeList:
+    """The sizes of a size list or results file. Raises UserError naming the file, entry and key.
+
+    defaults: as ``Entries.problem_of`` takes them.
+    """
     document = document_of(loaded, defaults)
     if not document.rows:
         tried = f" ({len(document.failures)} under without_config)" if document.failures else ""
-        raise UserError(f"holds no sizes{tried}", where=loaded.name, accepted=f"one or more, {EXAMPLE}")
+        raise UserError(f"holds no sizes{tried}", where=loaded.name, accepted=f"one or more, {example()}")
     entries: dict[Problem, SizeEntry] = {}
     for row in document.rows:
         entries.setdefault(row.problem, SizeEntry(row.problem, row.config, row.served))
@@ -84,11 +86,6 @@ def sizes_of(loaded: Loaded, defaults: Defaults) -> SizeList:
         path=loaded.path,
         without_config=tuple(problem for problem, _ in document.failures),
     )
-
-
-def one_size(m: int, n: int, k: int, defaults: Defaults) -> SizeEntry:
-    """The size given by the flags -m, -n and -k. Raises UserError as ``sizes_of`` does."""
-    return SizeEntry(problem_of({"M": m, "N": n, "K": k}, "the size given by -m, -n and -k", defaults))
 
 
 def load_file(path: str | os.PathLike[str], what: str = "size file") -> Loaded:
@@ -101,7 +98,7 @@ def load_file(path: str | os.PathLike[str], what: str = "size file") -> Loaded:
     return Loaded(Path(path), name, value)
 
 
-def document_of(loaded: Loaded, defaults: Defaults) -> Document:
+def document_of(loaded: Loaded, defaults: Any = None) -> Document:
     """Validates every key and type of a size file or results file. Raises UserError."""
     raw, name = loaded.value, loaded.name
     if isinstance(raw, dict):
@@ -132,16 +129,17 @@ def _results_document(raw: dict[Any, Any], name: str) -> Document:
     if "configs" not in raw:
         raise UserError("has no configs", where=name, accepted="configs: a list of rows")
     rows = [
-        parse_row(item, _where(name, "configs entry", i, item), Defaults(), version)
+        parse_row(item, _where(name, "configs entry", i, item), None, version)
         for i, item in _items(raw["configs"], f"{name}, configs")
     ]
     failures = [
-        parse_failure(item, _where(name, "without_config entry", i, item), Defaults())
+        parse_failure(item, _where(name, "without_config entry", i, item))
         for i, item in _items(raw.get("without_config", []), f"{name}, without_config")
     ]
     for row in rows:
         if row.config is None:
-            raise UserError("has no config", where=row.where, accepted=config_form())
+            entries = workload_of(row.problem.kind).entries
+            raise UserError("has no config", where=row.where, accepted=entries.config_form() if entries else "")
     return Document(True, raw.get("header", {}), tuple(rows), tuple(failures), raw.get("earlier_headers", []))
 
 
@@ -150,7 +148,7 @@ def _items(raw: object, where: str) -> list[tuple[int, object]]:
         raise UserError(
             f"holds {show(raw)} where a list of sizes belongs",
             where=where,
-            accepted=f"a list, {EXAMPLE}",
+            accepted=f"a list, {example()}",
             hint="begin each size with '- '",
         )
     return list(enumerate(raw, 1))

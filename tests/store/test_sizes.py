@@ -13,13 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import load_sizes
 
+from gemm_tuner.cli.size_flags import one_size
 from gemm_tuner.core.errors import EXIT_INPUT, UserError
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.config import UNUSED, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.size_rows import FACTS, ROW_KEYS
-from gemm_tuner.gemm.sizes import SizeEntry, one_size
+from gemm_tuner.store.size_rows import keys_of
+from gemm_tuner.store.sizes import SizeEntry
 from gemm_tuner.system.documents import dump_yaml
+from gemm_tuner.system.row_facts import FACTS
 
 ROOT = Path(__file__).resolve().parents[2]
 FUZZ = settings(
@@ -28,6 +31,7 @@ FUZZ = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 ROW, COL = Layout.ROW, Layout.COL
+ROW_KEYS = keys_of(workload_of("gemm"))
 SIZE = {"M": 16, "N": 32, "K": 64}
 CONFIG = {
     "BLOCK_SIZE_M": 128,

@@ -20,8 +20,8 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
-from gemm_tuner.gemm.served import served_rows
 from gemm_tuner.store import results, results_file, run_record
+from gemm_tuner.store.served import served_rows
 
 PROBLEM = GemmProblem(64, 4096, 7168, "fp8_e4m3", "fp8_e4m3", "bf16", Layout.ROW, Layout.COL, scaling="block")
 WINNER = KernelConfig("gemm_persistent", 128, 128, 128, 8, 1, 8, 3, PROGRAMS_PER_SM=1)

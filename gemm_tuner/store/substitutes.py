@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from gemm_tuner.core.choice import Substitute
+from gemm_tuner.core.entries import Entries
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.gemm.config import CONFIG_FIELDS
-from gemm_tuner.gemm.config_keys import config_form, config_of
-from gemm_tuner.gemm.served import verified_of
+from gemm_tuner.store.served import verified_of
 from gemm_tuner.system.documents import refuse_unknown, show
 from gemm_tuner.system.json_records import Above0, record_of
 
@@ -30,16 +29,16 @@ def substitute_row(one: Substitute | None) -> dict[str, Any]:
     return {KEY: {"family": one.config.family, **options, **us}}
 
 
-def substitute_of(entry: dict[Any, Any], where: str) -> Substitute | None:
+def substitute_of(entry: dict[Any, Any], where: str, entries: Entries) -> Substitute | None:
     """The substitute of a row. Raises UserError."""
     if KEY not in entry:
         return None
     raw, where = entry[KEY], f"{where}, {KEY}"
     if not isinstance(raw, dict):
-        raise UserError(f"is {show(raw)} and not a mapping", where=where, accepted=config_form())
-    refuse_unknown(raw, (*CONFIG_FIELDS, "verified", *_Facts.__annotations__), where)
-    config = config_of(raw, where)
+        raise UserError(f"is {show(raw)} and not a mapping", where=where, accepted=entries.config_form())
+    refuse_unknown(raw, (*entries.config_fields, "verified", *_Facts.__annotations__), where)
+    config = entries.config_of(raw, where)
     if config is None:
-        raise UserError("has no config", where=where, accepted=config_form())
+        raise UserError("has no config", where=where, accepted=entries.config_form())
     facts = record_of(_Facts, {key: raw[key] for key in _Facts.__annotations__ if key in raw}, where)
     return Substitute(config, facts["median_us"], verified_of(raw, where))

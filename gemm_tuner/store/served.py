@@ -4,20 +4,18 @@ the consumer can launch."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypedDict
 
+from gemm_tuner.consumers import SERVERS
+from gemm_tuner.consumers.consumer import STAND_IN
 from gemm_tuner.core.choice import ServedChoice
+from gemm_tuner.core.entries import Entries
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Config, Verified
-from gemm_tuner.gemm.config import CONFIG_FIELDS, KERNEL_FAMILIES, tile
-from gemm_tuner.gemm.config_keys import config_form, config_of
+from gemm_tuner.core.records import Verified
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.system.documents import refuse_unknown, show
 from gemm_tuner.system.json_records import Above0, Count, NotNegative, record_of
 
-NAMES = ("vllm", "sglang", "aiter", "triton")
-# The family that is timed in place of a consumer's kernel: like theirs, one program per tile, loads through pointers.
-STAND_IN = "gemm_tile"
 KEYS = ("served", "stand_in")
 _MEASURED, _PREDICTED = "median_us", "predicted_us"
 
@@ -37,7 +35,6 @@ class _Facts(TypedDict, total=False):
 
 _AS_THEY_ARE = ("default_us", "processes", "process_spread_pct", "kept_from", "kernel")
 _FACTS = tuple(_Facts.__annotations__)
-_ENTRY_KEYS = (*CONFIG_FIELDS, "verified", *_FACTS)
 
 
 def served_rows(served: Sequence[ServedChoice], *, predicted: bool) -> dict[str, Any]:
@@ -64,32 +61,38 @@ def with_stand_in(rows: Mapping[str, Any]) -> dict[str, Any]:
     return {**({"stand_in": STAND_IN} if stands_in else {}), "served": dict(rows)}
 
 
-def served_of(entry: dict[Any, Any], where: str) -> tuple[ServedChoice, ...]:
+def served_of(entry: dict[Any, Any], where: str, entries: Entries) -> tuple[ServedChoice, ...]:
     """The served configurations of a row. Raises UserError."""
     raw = entry.get("served", {})
     if not isinstance(raw, dict):
-        accepted = f"a mapping of {', '.join(NAMES)}"
+        accepted = f"a mapping of {', '.join(SERVERS)}"
         raise UserError(f"served is {show(raw)}", where=where, accepted=accepted)
-    refuse_unknown(raw, NAMES, f"{where}, served")
-    found = tuple(_served(name, one, f"{where}, served {name}") for name, one in raw.items())
+    refuse_unknown(raw, SERVERS, f"{where}, served")
+    found = tuple(_served(name, one, f"{where}, served {name}", entries) for name, one in raw.items())
     if any(not one.kernel for one in found) and entry.get("stand_in") != STAND_IN:
         raise UserError(f"stand_in is {show(entry.get('stand_in'))}", where=where, accepted=STAND_IN)
     return found
 
 
-def _served(name: str, raw: object, where: str) -> ServedChoice:
+def _served(name: str, raw: object, where: str, entries: Entries) -> ServedChoice:
     if not isinstance(raw, dict):
-        raise UserError(f"is {show(raw)} and not a mapping", where=where, accepted=config_form())
-    refuse_unknown(raw, _ENTRY_KEYS, where)
-    config = config_of(raw, where)
+        raise UserError(f"is {show(raw)} and not a mapping", where=where, accepted=entries.config_form())
+    refuse_unknown(raw, (*entries.config_fields, "verified", *_FACTS), where)
+    config = entries.config_of(raw, where)
     if config is None:
-        raise UserError("has no config", where=where, accepted=config_form())
+        raise UserError("has no config", where=where, accepted=entries.config_form())
     facts: dict[str, Any] = dict(record_of(_Facts, {key: raw[key] for key in _FACTS if key in raw}, where))
     measured_us = facts.pop(_MEASURED, None)
     time_us = facts.pop(_PREDICTED, measured_us)
     if time_us is None:
         raise UserError(f"lacks {_MEASURED}", where=where)
     return ServedChoice(name, config, time_us, verified_of(raw, where), **facts)
+
+
+def served_in_run(raw: Mapping[str, Any], kind: str, where: str) -> tuple[ServedChoice, ...]:
+    """The served configurations of a size of a run's record, from the value of their key. Raises UserError."""
+    entries = workload_of(kind).entries
+    return served_of({"served": raw, "stand_in": STAND_IN}, where, entries) if entries else ()
 
 
 def verified_of(entry: dict[Any, Any], where: str) -> Verified:
@@ -100,9 +103,3 @@ def verified_of(entry: dict[Any, Any], where: str) -> Verified:
             return one
     accepted = ", ".join(one.value for one in Verified)
     raise UserError(f"verified is {show(value)}", where=where, accepted=accepted)
-
-
-def measured(one: ServedChoice) -> Config:
-    """The configuration as it was launched: with the family of the server's own kernel if --kernel_from gave it."""
-    family = KERNEL_FAMILIES.get(one.consumer) if one.kernel else None
-    return replace(tile(one.config), family=family) if family else one.config
