@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 
@@ -10,9 +12,20 @@ from gemm_tuner.cli.parser import see_help
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import Layout
 from gemm_tuner.gemm.problem_keys import Defaults, problem_of
-from gemm_tuner.pipeline import idle_flags
-from gemm_tuner.store.sizes import SizeEntry, load_file, sizes_of
+from gemm_tuner.store.sizes import Loaded, SizeEntry, load_file, sizes_of
 from gemm_tuner.system.terminal_table import print_line
+
+# Two values of each flag that applies to all sizes, to try a value other than the given one.
+VALUES: dict[str, tuple[Any, Any]] = {
+    **dict.fromkeys(("dtype", "dtype_a", "dtype_b", "dtype_c"), ("fp16", "bf16")),
+    **dict.fromkeys(("layout_a", "layout_b"), ("row", "col")),
+    **dict.fromkeys(("col_a", "col_b", "bias"), (True, False)),
+    **dict.fromkeys(("alpha", "beta"), (1.0, 2.0)),
+    "batch": (1, 2),
+    "activation": ("none", "relu"),
+    "scaling": ("none", "tensor"),
+    "precision": ("ieee", "tf32"),
+}
 
 
 def defaults_from(arguments: argparse.Namespace) -> Defaults:
@@ -48,7 +61,7 @@ def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEnt
             raise UserError("both --gemm_size_file and -m, -n or -k are given", accepted=accepted)
         loaded = load_file(arguments.gemm_size_file)
         sizes = sizes_of(loaded, defaults)
-        for line in idle_flags.of_sizes(arguments, loaded, sizes.entries, defaults_from):
+        for line in idle_flags(arguments, loaded, sizes.entries):
             print_line(console, line)
         if sizes.duplicates:
             print_line(console, f"{loaded.name}: {sizes.duplicates} repeated sizes are tuned once")
@@ -67,3 +80,20 @@ def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEnt
 def one_size(m: int, n: int, k: int, defaults: Defaults) -> SizeEntry:
     """The size given by the flags -m, -n and -k. Raises UserError as ``sizes_of`` does."""
     return SizeEntry(problem_of({"M": m, "N": n, "K": k}, "the size given by -m, -n and -k", defaults))
+
+
+def idle_flags(arguments: argparse.Namespace, loaded: Loaded, entries: Sequence[SizeEntry]) -> list[str]:
+    """Lines about flags for sizes that have no effect, because every entry of the file has its own value.
+
+    entries: the sizes with all flags as given.
+    """
+    lines = []
+    for name in sorted(VALUES.keys() & arguments.given):
+        other = next(value for value in VALUES[name] if value != getattr(arguments, name))
+        try:
+            same = sizes_of(loaded, defaults_from(argparse.Namespace(**{**vars(arguments), name: other}))).entries
+        except UserError:  # with another value an entry is invalid, so the flag has an effect
+            continue
+        if tuple(same) == tuple(entries):
+            lines.append(f"{arguments.given[name]} changes nothing: every entry of {loaded.name} says it itself")
+    return lines

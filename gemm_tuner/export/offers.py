@@ -15,13 +15,13 @@ from gemm_tuner.consumers.consumer import Consumer, Offer
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export.gemm_rows import gemm_of, tile_of
+from gemm_tuner.export.run_timings import SCREEN, read_predictions, read_timings
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline.check_now import CheckNow, Finding
 from gemm_tuner.store import run_record
 from gemm_tuner.store.results import Results, Row
 from gemm_tuner.store.run_record import TABLES
-from gemm_tuner.store.run_timings import SCREEN, read_predictions, read_timings
 from gemm_tuner.system.gpu_lock import GpuInUse
 
 RESULTS, SERVED, MODEL = "results", "served", "model"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gemm_tuner.consumers.server import Server
 from gemm_tuner.decide.finals_plan import FinalsPlan, fitted
 from gemm_tuner.launch.plan import TIRING_CALL_US
 from gemm_tuner.pipeline import serving, substitutes
@@ -31,7 +32,7 @@ class FinalistPicker:
     settings: Settings
     limits: Limits
     older: BaselineConfigs
-    servers: Sequence[serving.Server]
+    servers: Sequence[Server]
 
     @property
     def plan(self) -> FinalsPlan:

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from gemm_tuner.compile.compile_tasks import interleaved
+from gemm_tuner.consumers.server import Server
 from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Problem, Status, Verdict, Verified
 from gemm_tuner.core.workload import workload_of
@@ -26,7 +27,7 @@ MORE_TIMES = 3
 # Of families that nothing runs without a GPU.
 UNCHECKED_A_SIZE = 4
 
-Servers = Sequence[serving.Server]
+Servers = Sequence[Server]
 
 
 def run(session: Session, states: list[SizeState]) -> None:

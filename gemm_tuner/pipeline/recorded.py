@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from gemm_tuner.consumers.server import Server
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY
 from gemm_tuner.measure.replay import Recording
 from gemm_tuner.pipeline import prepare, serving_space
-from gemm_tuner.pipeline.serving import Server
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.input_files import printable

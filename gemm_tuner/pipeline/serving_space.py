@@ -9,12 +9,12 @@ import numpy as np
 
 from gemm_tuner.consumers.consumer import STAND_IN
 from gemm_tuner.consumers.consumer_kernel import FAMILIES
+from gemm_tuner.consumers.server import Server
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.prepare import Space
-from gemm_tuner.pipeline.serving import Server
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.search.view import Proposals, Requested, Search, SizeView
 from gemm_tuner.space import prune, space
@@ -46,8 +46,7 @@ def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem
 
 def places_of(server: Server, candidates: Space, problem: Problem) -> list[int]:
     """The row positions of STAND_IN's configurations that the rules keep and a server can launch."""
-    family, split_k = candidates.columns.family, candidates.columns.SPLIT_K
-    mine = np.flatnonzero((family == STAND_IN) & ((split_k == 1) | server.consumer.splits_k))
+    mine = np.flatnonzero(server.stand_ins(candidates.columns))
     frame = candidates.configs.iloc[mine]
     if not len(frame) or server.fault(problem):
         return []

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from gemm_tuner.consumers.server import Server
 from gemm_tuner.core.records import Device, Status, Timing, Verdict
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide import choose
@@ -29,7 +30,7 @@ class Settlement:
     outcomes: Outcomes
     log: RunLog
     older: BaselineConfigs
-    servers: Sequence[serving.Server]
+    servers: Sequence[Server]
     finals: Finals
 
     def settle(self, state: SizeState, name: str | None, verdicts: list[Verdict], reason: str = "") -> None:

@@ -10,6 +10,7 @@ from functools import partial
 
 import pandas as pd
 
+from gemm_tuner.consumers.server import Server
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Problem, Verdict
 from gemm_tuner.core.workload import workload_of
@@ -42,9 +43,9 @@ class Tuning:
     session: Session
     states: list[SizeState]
     launchers: Sequence[Launcher]
-    given: tuple[serving.Server, ...] | None = None
+    given: tuple[Server, ...] | None = None
     older: BaselineConfigs = field(init=False)
-    servers: tuple[serving.Server, ...] = field(init=False)
+    servers: tuple[Server, ...] = field(init=False)
     picker: FinalistPicker = field(init=False)
     fleet: Fleet = field(init=False)
     finals: Finals = field(init=False)

@@ -14,7 +14,7 @@ import pandas as pd
 from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.labels import labels, legend, titled
 from gemm_tuner.core.records import Problem
-from gemm_tuner.core.workload import workload_of
+from gemm_tuner.core.workload import FIRST_KIND, workload_of
 from gemm_tuner.decide.estimates import ratio_interval
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.store import run_record
@@ -148,8 +148,17 @@ class Report:
     @property
     def config_legends(self) -> list[str]:
         """The meaning of short names of configurations, for each kind of the sizes that has such names."""
-        found = (workload_of(kind).config_legend for kind in dict.fromkeys(size.problem.kind for size in self.sizes))
-        return [text for text in found if text]
+        return [text for kind in self._kinds if (text := workload_of(kind).config_legend)]
+
+    @property
+    def config_fields(self) -> list[str]:
+        """Columns of tables by which configurations may be coloured; other kinds share names with the first."""
+        kinds = (workload_of(kind).entries for kind in (FIRST_KIND, *self._kinds))
+        return list(dict.fromkeys(name for entries in kinds if entries for name in entries.config_fields))
+
+    @property
+    def _kinds(self) -> list[str]:
+        return list(dict.fromkeys(size.problem.kind for size in self.sizes))
 
     @property
     def notes(self) -> dict[str, Any]:

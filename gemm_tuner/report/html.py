@@ -17,7 +17,6 @@ import jinja2
 from markupsafe import Markup
 
 from gemm_tuner.consumers.consumer import STAND_IN
-from gemm_tuner.gemm.config import CONFIG_FIELDS
 from gemm_tuner.report import summary
 from gemm_tuner.report.data import TIME_COLUMNS, Report
 from gemm_tuner.report.numbers import number, whole, words
@@ -39,7 +38,7 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(number=number, whole=whole, words=words)
-    document = {**summary.of_report(report), "config_fields": CONFIG_FIELDS, "time_columns": TIME_COLUMNS}
+    document = {**summary.of_report(report), "config_fields": report.config_fields, "time_columns": TIME_COLUMNS}
     return environment.get_template("report.html.j2").render(
         report=report,
         stand_in=STAND_IN,

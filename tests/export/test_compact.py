@@ -22,11 +22,11 @@ from gemm_tuner.export.compact import cover, plan, tuned
 from gemm_tuner.export.compact.cover import EXACT, GREEDY
 from gemm_tuner.export.compact.plan import LEARNED, POW2, assign, group_sizes, ranges_of
 from gemm_tuner.export.compact.tuned import TunedRun, TunedSize
+from gemm_tuner.export.run_timings import TimedConfig, read_timings
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.store import results
 from gemm_tuner.store.results_file import ResultsFile
-from gemm_tuner.store.run_timings import TimedConfig, read_timings
 
 P, Q, R = problem(16, 64, 64), problem(64, 64, 64), problem(256, 64, 64)
 OK = Status.OK

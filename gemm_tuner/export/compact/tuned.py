@@ -11,11 +11,11 @@ from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export.gemm_rows import gemm_of, tile_of
+from gemm_tuner.export.run_timings import TimedConfig, read_timings
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
 from gemm_tuner.store import results, run_place, run_record
 from gemm_tuner.store.results import Header
 from gemm_tuner.store.run_record import RUN_FILE
-from gemm_tuner.store.run_timings import TimedConfig, read_timings
 from gemm_tuner.store.size_rows import SOURCES
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
