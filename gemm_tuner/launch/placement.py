@@ -31,8 +31,8 @@ class Placement:
         return torch.empty(count, dtype=torch.uint8, device=device) if self._moves else None
 
     def moved(self, sets: Sequence[Any]) -> list[Any]:
-        """Copies of sets of operands, each a dataclass, with each tensor in its own buffer at its own offset, also those
-        of dataclasses in a dict. Sets that share a tensor share its copy."""
+        """Copies of sets of operands, each a dataclass, with each tensor in its own buffer at its own offset, also the
+        tensors of dataclasses in a dict. Sets that share a tensor share its copy."""
         copies: dict[int, Any] = {}  # by the tensor's id, which is unique while ``sets`` has it
         return [self._moved(one, copies) for one in sets] if self._moves else list(sets)
 

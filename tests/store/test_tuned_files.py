@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+from pathlib import Path
+from typing import Any
 
 from samples import ROOT
 
@@ -22,13 +25,29 @@ def test_the_shipped_files_read() -> None:
         assert found.rows and not found.without_config, path.name
 
 
-def test_their_page_is_what_the_files_say() -> None:
+def make_readme() -> Any:
     spec = importlib.util.spec_from_file_location("make_readme", TUNED / "make_readme.py")
     assert spec is not None and spec.loader is not None
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
+    return made
+
+
+def test_their_page_is_what_the_files_say() -> None:
     written = (TUNED / "README.md").read_text(encoding="utf-8")
-    assert written == made.page(), "python results/tuned/make_readme.py writes it anew"
+    assert written == make_readme().page(), "python results/tuned/make_readme.py writes it anew"
+
+
+def test_the_page_says_of_moe_layers_what_was_tuned_and_who_takes_it(tmp_path: Path) -> None:
+    rows = (ROOT / "tests" / "golden" / "export_moe" / "h200.yaml").read_text(encoding="utf-8")
+    (tmp_path / "moe.yaml").write_text(rows, encoding="utf-8")
+    calls = {str(m): {"us": {"default": 4.0 * m, "tuned": 2.0 * m}} for m in (1, 2)} | {"3": {"us": {"tuned": 1.0}}}
+    (tmp_path / "moe.whole_calls.json").write_text(json.dumps(calls), encoding="utf-8")
+    lines = "\n".join(make_readme().of_file(tmp_path / "moe.yaml"))
+    assert "bf16 in vllm's fused MoE kernel, E=128 N=768 K=2048 top 8" in lines
+    assert "fp8_w8a8 with block scales in sglang's fused MoE kernel" in lines
+    assert "| the same of whole calls, alignment to sum | 2.000 (geometric mean over 2 sizes) |" in lines
+    assert re.search(r"`export --to` takes \| vllm-moe [1-9]\d*, sglang-moe [1-9]", lines)
 
 
 def test_the_table_of_readers_and_types_is_what_the_exports_do() -> None:
