@@ -12,6 +12,7 @@ from typing import Any
 from gemm_tuner.core.language import Language
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, LONG_FLUSH, LONG_FLUSH_SWEEPS
 from gemm_tuner.core.workload import Launch, launch_all
+from gemm_tuner.languages.triton import proton_session
 from gemm_tuner.launch.candidates import Candidate, VendorCandidate
 from gemm_tuner.launch.clock import HostClock
 from gemm_tuner.launch.journal import Called, Journal
@@ -148,11 +149,7 @@ class Bench:
             self._until = now + (self._deadline - now) * entries / of
 
     def scope(self) -> Any:
-        if not self._scopes:
-            return contextlib.nullcontext()
-        import triton.profiler as proton
-
-        return proton.scope(f"L{self._number}")
+        return proton_session.scope(self._number) if self._scopes else contextlib.nullcontext()
 
     def call(self, candidate: Candidate | VendorCandidate, *, warm: bool) -> None:
         """Makes one call of a candidate and writes it to the journal under its number."""

@@ -7,15 +7,13 @@ complete in the plan's folder before the journal gets its ``finished`` event.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.languages.scripts import load_script
+from gemm_tuner.languages.triton import proton_session
 from gemm_tuner.launch.main import load_scripts, run_journalled
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, STOP_FILE, Plan
 from gemm_tuner.launch.processor import processor_of
@@ -26,7 +24,7 @@ def main(argv: list[str]) -> int:
     sys.path[0] = argv[0]  # as of the scripts that finals start
     exit_with_tuner()
     processor_of("cuda")  # imports torch without using the GPU
-    import triton.profiler
+    proton_session.load()
 
     load = functools.cache(load_script)
     for line in sys.stdin:
@@ -34,7 +32,7 @@ def main(argv: list[str]) -> int:
         try:
             plan = Plan.read(folder / "plan.json")
             scripts = load_scripts(plan, folder / "plan.json", Path(argv[0]), load)
-            recording = session(triton.profiler, folder / "trace")
+            recording = proton_session.session(folder / "trace")
             status = run_journalled(plan, scripts, folder / "journal.jsonl", folder / STOP_FILE, recording=recording)
         except UserError as error:
             print(error.one_line(), file=sys.stderr)
@@ -45,16 +43,6 @@ def main(argv: list[str]) -> int:
         if status:
             return status
     return 0
-
-
-@contextlib.contextmanager
-def session(proton: Any, stem: Path) -> Iterator[None]:
-    """A proton session while the block runs, written to ``stem`` plus proton's file ending."""
-    proton.start(str(stem))
-    try:
-        yield
-    finally:
-        proton.finalize()
 
 
 if __name__ == "__main__":

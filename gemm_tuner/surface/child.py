@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.languages.triton import proton_session
 from gemm_tuner.launch.plan import AA_TEST
 from gemm_tuner.launch.processor import Gpu
 from gemm_tuner.surface.clocks import ChosenClock, HostClock
@@ -135,7 +136,7 @@ def _record(job: Job, turns: list[Call], round_size: int) -> None:
             call.before()
         support[FLUSH_SYMBOL]()
         support[BEGIN_SYMBOL]()
-        with _scope(job, number):
+        with proton_session.scope(number) if job.scopes else contextlib.nullcontext():
             call.run()
         support[END_SYMBOL]()
         if number % round_size == round_size - 1:
@@ -143,14 +144,6 @@ def _record(job: Job, turns: list[Call], round_size: int) -> None:
     gpu.wait()
     if job.capture:
         gpu.stop_recording()
-
-
-def _scope(job: Job, number: int) -> Any:
-    if not job.scopes:
-        return contextlib.nullcontext()
-    import triton.profiler as proton
-
-    return proton.scope(f"L{number}")
 
 
 def main(folder: Path) -> int:

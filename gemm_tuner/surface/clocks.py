@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.markers import FLUSH_SYMBOL
+from gemm_tuner.languages.triton import proton_session
 from gemm_tuner.surface.gpu import flush_bytes, gpu_held, gpu_in_use, gpu_is_there
 from gemm_tuner.surface.records import IN_PROCESS, USER, Call
 
@@ -136,29 +137,27 @@ class ProtonClock(_Flushes):
     def measure(self, turns: Sequence[Call]) -> list[Sample]:
         """As Clock.measure. Raises ClockFault if proton cannot be started."""
         import torch
-        import triton.profiler as proton
 
         from gemm_tuner.profilers.base import TraceError
         from gemm_tuner.profilers.proton import OUTPUT, read_file
 
         errors: dict[int, Exception] = {}
         with tempfile.TemporaryDirectory(prefix="gemm_tuner-") as folder:
-            session = _started(str(Path(folder, "trace")))
             try:
-                for number, call in enumerate(turns):
-                    try:
-                        self.prepare(call)
-                        with proton.scope(f"L{number}"):
-                            call.run()
-                    except Exception as error:
-                        errors[number] = error
-                    if number % BATCH == BATCH - 1:
-                        torch.cuda.synchronize()
-                torch.cuda.synchronize()
-            finally:
-                proton.finalize(session)
-            try:
+                with proton_session.shadow_session(Path(folder, "trace")):
+                    for number, call in enumerate(turns):
+                        try:
+                            self.prepare(call)
+                            with proton_session.scope(number):
+                                call.run()
+                        except Exception as error:
+                            errors[number] = error
+                        if number % BATCH == BATCH - 1:
+                            torch.cuda.synchronize()
+                    torch.cuda.synchronize()
                 frame = read_file(Path(folder, OUTPUT))
+            except proton_session.SessionFault as error:
+                raise ClockFault(str(error)) from error
             except TraceError as error:
                 raise ClockFault(f"proton: {error.what}") from error
         by_scope = frame.groupby("scope")["duration_ns"].sum()
@@ -168,19 +167,6 @@ class ProtonClock(_Flushes):
 
 class ClockFault(Exception):
     """A clock cannot be used here; another one may be usable."""
-
-
-def _started(name: str) -> int:
-    """The number of a new proton session. Raises ClockFault."""
-    import triton.profiler as proton
-
-    try:
-        session = proton.start(name, context="shadow")
-    except Exception as error:
-        raise ClockFault(f"proton: {error}") from error
-    if session is None:
-        raise ClockFault("proton is off, or this process runs under its command line")
-    return int(session)
 
 
 CLOCKS: dict[str, Callable[[], Clock]] = {"proton": ProtonClock, "events": EventClock, "host": HostClock}
@@ -243,10 +229,4 @@ class ChosenClock:
             return [str(self._asked)]
         if not gpu_in_use():
             return ["host"]
-        return [*(["proton"] if _has_proton() else []), "events"]
-
-
-def _has_proton() -> bool:
-    with contextlib.suppress(ImportError, ValueError):
-        return find_spec("triton.profiler") is not None
-    return False
+        return [*(["proton"] if proton_session.is_there() else []), "events"]
