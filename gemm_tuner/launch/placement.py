@@ -49,10 +49,14 @@ class Placement:
         return replace(operands, **changed)
 
     def _copy(self, tensor: Any) -> Any:
+        """A copy at an offset; the tensor itself if there is no memory for both."""
         offset = self._dice.randrange(PAGE_BYTES // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         size = tensor.numel() * tensor.element_size()
         if size < LARGE_BYTES <= size + offset:
             offset = 0
-        buffer = self._bytes(offset + size, tensor.device)
+        try:
+            buffer = self._bytes(offset + size, tensor.device)
+        except RuntimeError:
+            return tensor
         place = buffer[offset : offset + size].view(tensor.dtype).view(tensor.shape)
         return place.copy_(tensor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -48,6 +48,13 @@ def test_offsets_differ_by_process_and_operand_and_keep_the_alignment() -> None:
 
 def test_the_same_process_of_the_same_seed_has_the_same_offsets() -> None:
     assert offsets(SIZES[0], 2) == offsets(SIZES[0], 2) != offsets(SIZES[0], 2, seed=1)
+
+
+def test_a_tensor_that_does_not_fit_twice_stays_where_it_is() -> None:
+    small = make_operands(SIZES[0], "randn", 0, "cpu")
+    huge = torch.zeros(1, 1).expand(2**25, 2**25)  # one number, whose copy would take 4 PiB
+    (moved,) = Placement(0, 1, "cpu").moved([replace(small, b=huge)])
+    assert moved.b is huge and moved.a is not small.a and torch.equal(moved.a, small.a)
 
 
 def test_the_first_process_leaves_them_where_they_are() -> None:
