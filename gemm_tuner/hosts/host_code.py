@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from gemm_tuner.hosts.host_errors import HostError
+from gemm_tuner.hosts.host_errors import CompiledNowhere, HostError
 from gemm_tuner.hosts.host_spec import HostSpec
-from gemm_tuner.hosts.launch_recorder import Before, Recorder, function_of
 from gemm_tuner.hosts.module_loader import UserModules
 from gemm_tuner.hosts.redirection import function_mode
+from gemm_tuner.kernels.copies import copied
 from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, Case
+from gemm_tuner.languages.triton.launch_recorder import Before, Recorder, function_of
 
 EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 NOT_OPTIONS = ("name", "binary", "family")  # keys of a script's configuration that are not parameters
@@ -54,8 +55,9 @@ class HostCode:
         own = {name: value for name, value in params.items() if host.takes_any or name in host.parameters}
         known = {*kernel.parameters, *LAUNCH_OPTIONS}
         rest = {name: params[name] for name in params if name not in host.parameters and name in known}
-        of_spec = {"reset": self._spec.reset, "restore": self._spec.restore}
-        recorder = Recorder(function_of(self.kernel), rest, runs=runs, before=before, **of_spec)
+        given: dict[str, Any] = {"reset": self._spec.reset, "restore": self._spec.restore, "before": before}
+        tuned = function_of(self.kernel)
+        recorder = Recorder(tuned, rest, runs=runs, copied=copied, result=CompiledNowhere, **given)
         seed_all(seed)
         with recorder.recording():
             try:

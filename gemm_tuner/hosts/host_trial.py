@@ -7,11 +7,9 @@ from collections.abc import Collection, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from gemm_tuner.hosts import interpreter_fault
 from gemm_tuner.hosts.host_code import HostCode, modules_of, outputs_of, params_of, seed_all, with_empty_filled
 from gemm_tuner.hosts.host_spec import HostProblem
 from gemm_tuner.hosts.kept_outputs import kept_outputs
-from gemm_tuner.hosts.launch_recorder import Recorder
 from gemm_tuner.hosts.redirection import CPU, redirected
 from gemm_tuner.hosts.stand_in_device import described
 from gemm_tuner.kernels.check import REPEATS, Trial, Unstable
@@ -19,6 +17,8 @@ from gemm_tuner.kernels.compare import Comparison
 from gemm_tuner.kernels.copies import copied
 from gemm_tuner.kernels.kernel_spec import Function
 from gemm_tuner.languages.bits import first_difference
+from gemm_tuner.languages.triton import interpreter_fault
+from gemm_tuner.languages.triton.launch_recorder import Recorder
 
 
 class HostTrial(Trial):

@@ -10,49 +10,12 @@ from typing import Any
 
 from gemm_tuner.core.records import Device
 from gemm_tuner.hosts.host_errors import HostError
-from gemm_tuner.hosts.launch_recorder import replaced
-from gemm_tuner.languages.triton.compile_call import StandInDriver
+from gemm_tuner.languages.triton import described_driver
+from gemm_tuner.languages.triton.described_driver import capability
+from gemm_tuner.system.replaced import replaced
 
 # Versions for host code that parses them; they do not affect compilation.
 CUDA_VERSION, HIP_VERSION = "12.8", "6.4.0"
-
-
-class DescribedDriver(StandInDriver):
-    """A driver that also has what host code uses: ``driver.active.utils.get_device_properties(0)``."""
-
-    def __init__(self, device: Device) -> None:
-        super().__init__(device.target)
-        self.utils = SimpleNamespace(get_device_properties=lambda _: driver_properties(device))
-
-    def get_active_torch_device(self) -> Any:
-        import torch
-
-        return torch.device("cuda", 0)
-
-    def get_device_interface(self) -> Any:
-        import torch
-
-        return torch.cuda
-
-    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
-        return capability(str(self._target.arch))
-
-
-def driver_properties(device: Device) -> dict[str, Any]:
-    """Device properties by the names of Triton's drivers; clocks and the memory bus width are unknown."""
-    return {
-        "max_shared_mem": device.shared_memory_bytes,
-        "max_num_regs": device.registers_per_sm,
-        "multiprocessor_count": device.num_sms,
-        "warpSize": device.target.warp_size,
-        "arch": device.target.arch,
-    }
-
-
-def capability(arch: str) -> tuple[int, int]:
-    """The compute capability: (9, 0) for sm_90, 90 and gfx90a."""
-    digits = "".join(one for one in arch.removeprefix("sm_").removeprefix("gfx") if one.isdigit()) or "0"
-    return (int(digits[:1]), int(digits[1:2] or 0)) if arch.startswith("gfx") else (int(digits) // 10, int(digits) % 10)
 
 
 def torch_properties(device: Device) -> Any:
@@ -72,8 +35,8 @@ def torch_properties(device: Device) -> Any:
 def described(device: Device) -> Iterator[None]:
     """A context in which torch.cuda and Triton's driver report the described GPU, without opening one."""
     import torch
-    import triton
 
+    driver = described_driver.in_place(device)
     stream = SimpleNamespace(cuda_stream=0, synchronize=nothing, wait_stream=nothing)
     is_hip = device.target.backend == "hip"
     answers: dict[str, Any] = {
@@ -82,7 +45,6 @@ def described(device: Device) -> Iterator[None]:
         "current_stream": stream, "default_stream": stream, "synchronize": None, "set_device": None,
         "empty_cache": None, "manual_seed": None, "manual_seed_all": None,
     }  # fmt: skip
-    config = triton.runtime.driver
     with contextlib.ExitStack() as stack:
         for name, value in answers.items():
             stack.enter_context(replaced(torch.cuda, name, answering(value)))
@@ -92,7 +54,7 @@ def described(device: Device) -> Iterator[None]:
         stack.enter_context(replaced(torch.cuda, "Event", StandInEvent))
         for name in ("device", "device_of", "stream"):
             stack.enter_context(replaced(torch.cuda, name, lambda *_, **__: contextlib.nullcontext()))
-        stack.enter_context(replaced(config, "_active", DescribedDriver(device)))
+        stack.enter_context(driver)
         yield
 
 

@@ -13,10 +13,10 @@ from gemm_tuner.hosts import host_spec_file
 from gemm_tuner.hosts.captured import compiled_launches
 from gemm_tuner.hosts.host_code import HostCode
 from gemm_tuner.hosts.host_errors import HostError
-from gemm_tuner.hosts.launch_recorder import Recorder
 from gemm_tuner.hosts.module_loader import UserModules
 from gemm_tuner.hosts.redirection import META, redirected
 from gemm_tuner.hosts.stand_in_device import described
+from gemm_tuner.languages.triton.launch_recorder import Recorder
 from gemm_tuner.space import space
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""Records the launches of a user's host code instead of (or in addition to) executing them. Needs Triton.
+"""Records the launches of host code instead of (or in addition to) executing them. Needs Triton.
 
 Host code launches kernels through ``JITFunction.run``, often via ``Autotuner.run`` and ``Heuristics.run``. These are
 replaced by functions that give the tuned kernel the configuration being tried instead of letting triton.autotune time
@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gemm_tuner.core.workload import Launch
-from gemm_tuner.hosts.host_errors import HostError
-from gemm_tuner.kernels.copies import copied
+from gemm_tuner.system.replaced import replaced
 
 COPIED = ("version", "do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline", "launch_metadata")
 HASH_DIGITS = 10
@@ -29,6 +28,7 @@ class Recorder:
     tuned:    the function of the tuned kernel, without decorators.
     chosen:   parameters and launch options for it, which override those of the host function and triton.autotune.
     runs:     whether the kernels are also executed.
+    copied:   copies a tensor. result: makes what a launch returns instead of a compiled kernel, from the kernel's name.
     before:   called with the kernel and the arguments of each launch, by name, before it runs.
     reset, restore: parameters of the tuned kernel whose tensors are zeroed, or restored to their present values, before
               each later call; reset_to_zero and restore_value of any kernel's triton.autotune are added.
@@ -43,11 +43,14 @@ class Recorder:
         chosen: Mapping[str, Any],
         *,
         runs: bool,
+        copied: Callable[[Any], Any],
+        result: Callable[[str], Any],
         before: Before | None = None,
         reset: tuple[str, ...] = (),
         restore: tuple[str, ...] = (),
     ) -> None:
         self._tuned, self._chosen, self._runs, self._before = tuned, dict(chosen), runs, before
+        self._copied, self._result = copied, result
         self.launches: list[Launch] = []
         self.tuned_at: list[int] = []
         self.listed: list[dict[str, Any]] | None = None
@@ -110,7 +113,7 @@ class Recorder:
                     self._before(kernel, arguments)
                 if self._runs:
                     original(own, *args, grid=size, warmup=False, **kwargs)
-            return CompiledNowhere(kernel.__name__)
+            return self._result(kernel.__name__)
 
         return run
 
@@ -124,7 +127,7 @@ class Recorder:
             if name in reset:
                 self._zeroed.append(tensor)
             else:
-                self._kept.append((tensor, copied(tensor)))
+                self._kept.append((tensor, self._copied(tensor)))
 
     def _autotuned(self, tuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Replaces ``Autotuner.run`` without timing: uses the configuration being tried, or, for kernels other than the
@@ -183,18 +186,6 @@ class Recorder:
         return symbol, self._named[id(kernel), symbol]
 
 
-class CompiledNowhere:
-    """Returned by recorded launches instead of a compiled kernel; reading an attribute raises HostError."""
-
-    def __init__(self, kernel: str) -> None:
-        self._kernel = kernel
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise HostError(f"reads {name} of the compiled {self._kernel}, which there is none of before it is tuned")
-
-
 def function_of(kernel: Any) -> Any:
     """The Python function under triton.jit, autotune and heuristics."""
     while hasattr(kernel, "fn"):
@@ -238,14 +229,3 @@ def named(kernel: Any, symbol: str) -> Any:
     own = type(kernel)(kernel.fn, repr=lambda specialization: symbol, **of)
     own.pre_run_hooks = kernel.pre_run_hooks
     return own
-
-
-@contextlib.contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """A context in which an attribute has another value."""
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from gemm_tuner.hosts.launch_recorder import replaced
+from gemm_tuner.system.replaced import replaced
 
 
 @contextlib.contextmanager
