@@ -20,6 +20,7 @@ from gemm_tuner.kernels import launch_notes
 from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS
 from gemm_tuner.kernels.launch_notes import LaunchNote, Memory
 from gemm_tuner.languages.kernel_cache import VARIABLE
+from gemm_tuner.languages.triton import autotuner
 from gemm_tuner.surface.traced_grid import traced
 from gemm_tuner.surface.tunables import is_tensor, reached_elements
 from gemm_tuner.surface.tuned_results import TunedResults, misfit
@@ -52,7 +53,7 @@ class Installed:
 
     def uninstall(self) -> None:
         """Restores triton.autotune for new kernels; kernels that are already decorated do not change."""
-        for place in _places():
+        for place in autotuner.places():
             original = getattr(place.autotune, ORIGINAL, None)
             if original is not None:
                 place.autotune = original
@@ -91,13 +92,13 @@ def install(
 
     Raises EnvironmentFault without triton, UserError for a file that is not a results file.
     """
-    if not _places():
+    if not autotuner.places():
         raise EnvironmentFault("triton is not installed", where="gt.install", hint="pip install triton")
     paths = [results] if isinstance(results, (str, os.PathLike)) else list(results)
     installed = Installed(TunedResults.read(paths, verified), Path(notes or _default_notes()), online, fallback)
-    current = _places()[0].autotune
+    current = autotuner.places()[0].autotune
     drop_in = _drop_in(getattr(current, ORIGINAL, current), installed)
-    for place in _places():
+    for place in autotuner.places():
         place.autotune = drop_in
     return installed
 
@@ -107,15 +108,6 @@ def _default_notes() -> Path:
     return (Path(asked) if asked else platformdirs.user_cache_path("gemm_tuner", appauthor=False)) / NOTES
 
 
-def _places() -> list[Any]:
-    """The modules that have the attribute triton.autotune."""
-    try:
-        import triton.runtime.autotuner
-    except ImportError:
-        return []
-    return [triton, triton.runtime, triton.runtime.autotuner]
-
-
 def _drop_in(original: Callable[..., Any], installed: Installed) -> Callable[..., Any]:
     @functools.wraps(original)
     def autotune(*args: Any, **kwargs: Any) -> Callable[[Any], Any]:
@@ -123,7 +115,7 @@ def _drop_in(original: Callable[..., Any], installed: Installed) -> Callable[...
 
         def decorator(function: Any) -> Any:
             tuner = decorate(function)
-            tuner.__class__ = _offline_class()
+            tuner.__class__ = autotuner.class_with(_run)
             tuner.installed, tuner.chosen = installed, {}
             return tuner
 
@@ -133,45 +125,21 @@ def _drop_in(original: Callable[..., Any], installed: Installed) -> Callable[...
     return autotune
 
 
-@functools.cache
-def _offline_class() -> type[Any]:
-    """A subclass of triton's Autotuner. Objects are created as Autotuner and then change their class, so that this
-    works with the constructor of any Triton version, and other decorators see the expected attributes."""
-    from triton.runtime.autotuner import Autotuner
-
-    class OfflineAutotuner(Autotuner):  # type: ignore[misc]
-        installed: Installed
-        chosen: dict[Hashable, Any]
-
-        def run(self, *args: Any, **kwargs: Any) -> Any:
-            named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
-            of_kernel = {name: one for name, one in named.items() if name in self.arg_names}
-            key = _key(self.keys, of_kernel)
-            config = self.chosen.get(key)
-            if config is None and self.installed.online and _served(self, of_kernel) is None:
-                return super().run(*args, **kwargs)
-            self.nargs = dict(zip(self.arg_names, args, strict=False))
-            try:
-                if config is not None:
-                    return _launch(self, config, args, kwargs)
-                return _first_launch(self, key, of_kernel, args, kwargs)
-            finally:
-                self.nargs = {}
-
-    return OfflineAutotuner
-
-
-def _key(names: Sequence[str], of_kernel: Mapping[str, Any]) -> Hashable:
-    """The key as in triton: values of the key's arguments, and types of tensors."""
-    values = [of_kernel[name] for name in names if name in of_kernel]
-    return (*values, *(str(one.dtype) for one in of_kernel.values() if hasattr(one, "dtype")))
-
-
-def _launch(tuner: Any, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    tuner.best_config = config
-    if config.pre_hook is not None:
-        config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
-    return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+def _run(tuner: Any, tuned: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """In place of ``Autotuner.run``, which is ``tuned``."""
+    named = {**dict(zip(tuner.arg_names, args, strict=False)), **kwargs}
+    of_kernel = {name: one for name, one in named.items() if name in tuner.arg_names}
+    key = autotuner.key_of(tuner.keys, of_kernel)
+    config = tuner.chosen.get(key)
+    if config is None and tuner.installed.online and _served(tuner, of_kernel) is None:
+        return tuned(*args, **kwargs)
+    tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+    try:
+        if config is not None:
+            return autotuner.launch(tuner, config, args, kwargs)
+        return _first_launch(tuner, key, of_kernel, args, kwargs)
+    finally:
+        tuner.nargs = {}
 
 
 def _first_launch(
@@ -189,12 +157,12 @@ def _first_launch(
     fault: Exception | None = None
     for config in ([served] if served is not None else []) + configs:
         try:
-            launched = _launch(tuner, config, args, kwargs)
+            launched = autotuner.launch(tuner, config, args, kwargs)
         except Exception as error:
             if not any(kind.__name__ in DOES_NOT_FIT for kind in type(error).__mro__):
                 raise
             if config is served:
-                warnings.warn(f"{name}: the tuned configuration {config} does not launch: {error}", stacklevel=4)
+                warnings.warn(f"{name}: the tuned configuration {config} does not launch: {error}", stacklevel=5)
             fault = error
             continue
         if config is served:
@@ -217,19 +185,12 @@ def _served(tuner: Any, of_kernel: Mapping[str, Any]) -> Any:
     for one in tuner.configs:
         if found.items() <= one.all_kwargs().items():
             return one
-    from triton import Config
-
-    fields = inspect.signature(Config).parameters
-    options = {name: value for name, value in found.items() if name in fields}
-    kwargs = {name: value for name, value in found.items() if name not in options}
-    return Config(kwargs, **options)
+    return autotuner.config_of(found, autotuner.config_fields())
 
 
 def _is_stale(tuner: Any, found: Mapping[str, Any], of_kernel: Mapping[str, Any]) -> bool:
     """Whether the configuration cannot be launched with this kernel; warns once per kernel."""
-    from triton import Config
-
-    options = {*inspect.signature(Config).parameters, *LAUNCH_OPTIONS}
+    options = {*autotuner.config_fields(), *LAUNCH_OPTIONS}
     needed = {name for one in tuner.configs for name in one.kwargs} - options - {*of_kernel, *_defaults(tuner)}
     fault = misfit(found, {*tuner.arg_names, *options}, needed, of_kernel)
     name = tuner.base_fn.__name__

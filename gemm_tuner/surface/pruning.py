@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.languages.triton.autotuner import config_of
 from gemm_tuner.surface.configurations import TRITON_OPTIONS, Candidate, NoConfigurations
 from gemm_tuner.system.documents import refuse_unknown
 
@@ -37,7 +38,7 @@ def pruned(
 
 
 def _early(candidates: list[Candidate], early: Any, named: Mapping[str, Any], is_jit: bool) -> list[Candidate]:
-    shown = [_as_config(one) if is_jit else dict(one.values) for one in candidates]
+    shown = [config_of(one.values, TRITON_OPTIONS, one.pre_hook) if is_jit else dict(one.values) for one in candidates]
     kept = list(early(shown, dict(named)))
     # Compared by identity if the function returns objects that it got; it may also return new configurations.
     by_id = {id(one): candidate for one, candidate in zip(shown, candidates, strict=True)}
@@ -53,14 +54,6 @@ def _count(top_k: Any, count: int) -> int:
     if isinstance(top_k, int) and top_k >= 1:
         return top_k
     raise UserError(f"top_k is {top_k!r}", where=WHERE, accepted="a number of configurations, or a share up to 1.0")
-
-
-def _as_config(candidate: Candidate) -> Any:
-    import triton
-
-    options = {name: value for name, value in candidate.values.items() if name in TRITON_OPTIONS}
-    kwargs = {name: value for name, value in candidate.values.items() if name not in options}
-    return triton.Config(kwargs, pre_hook=candidate.pre_hook, **options)
 
 
 def _as_candidate(config: Any) -> Candidate:
