@@ -1,1 +1,1 @@
-"""GEMM: problems, configurations, size files, operands, reference, vendor call, performance model."""
+"""GEMM: problems, configurations, their keys in files, operands, reference, vendor call, performance model."""

@@ -1,1 +1,2 @@
-"""Triton: compilation without a GPU, the disk cache, binaries, and environment variables that affect kernels."""
+"""Triton: compilation without a GPU, its disk cache, binaries and environment variables, its profiler in a process, and
+the classes by which it launches."""
