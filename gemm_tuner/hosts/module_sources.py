@@ -10,7 +10,7 @@ under its usual names: importing a server takes seconds and needs its GPU.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gemm_tuner.kernels.definitions import definitions
@@ -104,11 +104,6 @@ def _with_triton(source: str, folder: Path) -> str:
         last = node.end_lineno or node.lineno
         lines[node.lineno - 1 : last] = ["; ".join(texts) + "\n", *["\n"] * (last - node.lineno)]
     return "".join(lines)
-
-
-def imported(modules: Mapping[str, str], module: str) -> set[str]:
-    """Those of ``modules`` that ``module`` imports."""
-    return {other for other, _ in _imports(modules[module]) if other in modules}
 
 
 def _imports(source: str) -> Iterator[tuple[str, str]]:

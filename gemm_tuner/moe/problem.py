@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -244,7 +243,3 @@ SCALINGS_OF = {
 }
 # Which of block_shape's numbers a scaling has.
 SHAPES = {"block": (True, True), "group": (False, True)}
-
-
-def sha_of(*texts: str) -> str:
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]

@@ -43,7 +43,7 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
         if len(models) > 1:
             require_one_model_a_machine(models)
             cluster.close()
-            return tune_each(settings, models, nodes, console, out)
+            return tune_each(settings, models, console, out)
         return tune_one(settings, cluster, nodes, cluster_work.alike(gpus, console), console, out)
 
 
@@ -105,9 +105,7 @@ def runs_of(settings: Settings, models: Mapping[str, Sequence[FoundGpu]], words:
     return runs
 
 
-def tune_each(
-    settings: Settings, models: Mapping[str, Sequence[FoundGpu]], nodes: Sequence[Node], console: Console, out: Console
-) -> int:
+def tune_each(settings: Settings, models: Mapping[str, Sequence[FoundGpu]], console: Console, out: Console) -> int:
     """A run for each GPU model; their lines have the model in front, and the last lines name their results files."""
     runs, statuses = runs_of(settings, models, sys.argv[1:]), list[int]()
     settings.output_dir.mkdir(parents=True, exist_ok=True)

@@ -12,8 +12,6 @@ from gemm_tuner.languages.cute import extra
 from gemm_tuner.system.installation import PACKAGE
 from gemm_tuner.system.source_hash import sources_sha
 
-PACKAGES = ("triton", "torch")
-
 
 @dataclass(frozen=True, slots=True)
 class Versions:
