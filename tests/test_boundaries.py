@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import subprocess
 import sys
 from collections import Counter
@@ -52,3 +53,10 @@ def test_no_two_files_of_tests_have_one_name() -> None:
     """pytest imports them by name: the second would end the collection of all."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_an_installation_has_all_packages() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    there = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
+    assert there - set(setup["options"]["packages"].split()) == set()
