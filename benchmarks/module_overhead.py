@@ -36,7 +36,7 @@ from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.core.markers import FLUSH_SYMBOL
 from gemm_tuner.core.records import Target
 from gemm_tuner.core.workload import launch_all
-from gemm_tuner.export.module import write_module
+from gemm_tuner.export.gemm.module import write_module
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.kernels import call_size, make_scratch
 from gemm_tuner.gemm.operands import Operands, make_operands

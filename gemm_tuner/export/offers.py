@@ -14,8 +14,8 @@ from pathlib import Path
 from gemm_tuner.consumers.consumer import Consumer, Offer
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Verified
-from gemm_tuner.export.gemm_rows import gemm_of, tile_of
-from gemm_tuner.export.run_timings import SCREEN, read_predictions, read_timings
+from gemm_tuner.export.gemm.rows import gemm_of, tile_of
+from gemm_tuner.export.gemm.run_timings import SCREEN, read_predictions, read_timings
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline.check_now import CheckNow, Finding

@@ -14,7 +14,7 @@ from gemm_tuner.store import results  # noqa: E402
 from gemm_tuner.core.errors import EnvironmentFault  # noqa: E402
 from gemm_tuner.consumers import CONSUMERS  # noqa: E402
 from gemm_tuner.export import offers  # noqa: E402
-from gemm_tuner.export.module import rows as module_rows  # noqa: E402
+from gemm_tuner.export.gemm.module import rows as module_rows  # noqa: E402
 from gemm_tuner.gemm.config import KernelConfig  # noqa: E402
 from gemm_tuner.gemm.problem import GemmProblem  # noqa: E402
 from gemm_tuner.moe.problem import MoeProblem  # noqa: E402

@@ -15,8 +15,8 @@ from work import ROOT, compile_work, space_of
 
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.records import Status, Verified
-from gemm_tuner.export.module import write_module
-from gemm_tuner.export.module.fallback import general_configs, pointer_fallback
+from gemm_tuner.export.gemm.module import write_module
+from gemm_tuner.export.gemm.module.fallback import general_configs, pointer_fallback
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.languages.triton.language import LANGUAGE

@@ -18,11 +18,11 @@ from gemm_tuner.cli.main import main
 from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK, UserError
 from gemm_tuner.core.records import Status, Verified
-from gemm_tuner.export.compact import cover, plan, tuned
-from gemm_tuner.export.compact.cover import EXACT, GREEDY
-from gemm_tuner.export.compact.plan import LEARNED, POW2, assign, group_sizes, ranges_of
-from gemm_tuner.export.compact.tuned import TunedRun, TunedSize
-from gemm_tuner.export.run_timings import TimedConfig, read_timings
+from gemm_tuner.export.gemm.compact import cover, plan, tuned
+from gemm_tuner.export.gemm.compact.cover import EXACT, GREEDY
+from gemm_tuner.export.gemm.compact.plan import LEARNED, POW2, assign, group_sizes, ranges_of
+from gemm_tuner.export.gemm.compact.tuned import TunedRun, TunedSize
+from gemm_tuner.export.gemm.run_timings import TimedConfig, read_timings
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.store import results

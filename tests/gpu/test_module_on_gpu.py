@@ -17,7 +17,7 @@ from result_files import write_choices
 
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.records import Verified
-from gemm_tuner.export.module import write_module
+from gemm_tuner.export.gemm.module import write_module
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout, as_gemm
 from gemm_tuner.store import results

@@ -37,7 +37,7 @@ def products(module: Any, cases: list[dict[str, Any]]) -> dict[str, Any]:
     """
     import torch
 
-    from gemm_tuner.export.module.rows import Tuned
+    from gemm_tuner.export.gemm.module.rows import Tuned
     from gemm_tuner.gemm.check import compare
     from gemm_tuner.gemm.operands import make_operands
     from gemm_tuner.gemm.reference import reference

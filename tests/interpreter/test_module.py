@@ -17,7 +17,7 @@ from designs import COL, ROW
 from module_files import CONFIGS, choice, choices, write_results
 from module_runner import interpret
 
-from gemm_tuner.export.module import write_module
+from gemm_tuner.export.gemm.module import write_module
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 

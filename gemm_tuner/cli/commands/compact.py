@@ -15,9 +15,9 @@ from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import OUTPUT
 from gemm_tuner.core.errors import EXIT_OK, UserError
 from gemm_tuner.core.labels import label
-from gemm_tuner.export.compact import plan, tuned
-from gemm_tuner.export.compact.cover import EXACT
-from gemm_tuner.export.compact.plan import BOUNDARIES, POW2, Compacted, Group, Range
+from gemm_tuner.export.gemm.compact import plan, tuned
+from gemm_tuner.export.gemm.compact.cover import EXACT
+from gemm_tuner.export.gemm.compact.plan import BOUNDARIES, POW2, Compacted, Group, Range
 from gemm_tuner.pipeline.show import config_name
 from gemm_tuner.store import run_record
 from gemm_tuner.store.results_file import require_none_lost

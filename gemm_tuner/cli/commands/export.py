@@ -178,7 +178,7 @@ def some(named: Sequence[str], count: int = NAMED) -> str:
 
 def module(arguments: argparse.Namespace, shown: Consoles) -> int:
     """``--to module``: rewrites the file. Raises UserError for flags that have no effect on modules."""
-    from gemm_tuner.export.module import write_module
+    from gemm_tuner.export.gemm.module import write_module
 
     for flag, given in (("--device_name", arguments.device_name), ("--for", arguments.devices),
                         ("--wait", arguments.wait), ("--no_wait", arguments.no_wait)):  # fmt: skip

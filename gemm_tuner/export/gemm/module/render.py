@@ -13,9 +13,9 @@ import jinja2
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Target
-from gemm_tuner.export.module import cute, sections
-from gemm_tuner.export.module.fallback import general_configs, pointer_fallback
-from gemm_tuner.export.module.rows import Tuned, default_outputs, with_bias_toggled
+from gemm_tuner.export.gemm.module import cute, sections
+from gemm_tuner.export.gemm.module.fallback import general_configs, pointer_fallback
+from gemm_tuner.export.gemm.module.rows import Tuned, default_outputs, with_bias_toggled
 from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.gemm.config import UNUSED, KernelConfig
 from gemm_tuner.gemm.families.family import names_of

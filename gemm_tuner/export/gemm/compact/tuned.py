@@ -10,8 +10,8 @@ from typing import Any
 from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Verified
-from gemm_tuner.export.gemm_rows import gemm_of, tile_of
-from gemm_tuner.export.run_timings import TimedConfig, read_timings
+from gemm_tuner.export.gemm.rows import gemm_of, tile_of
+from gemm_tuner.export.gemm.run_timings import TimedConfig, read_timings
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
 from gemm_tuner.store import results, run_place, run_record
 from gemm_tuner.store.results import Header

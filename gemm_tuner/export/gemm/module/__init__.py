@@ -7,10 +7,10 @@ from pathlib import Path
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Target
-from gemm_tuner.export.module import cute, standing
-from gemm_tuner.export.module.objects import Object, objects_of
-from gemm_tuner.export.module.render import rendered
-from gemm_tuner.export.module.rows import Tuned, Winner, select, winner_fault, winners
+from gemm_tuner.export.gemm.module import cute, standing
+from gemm_tuner.export.gemm.module.objects import Object, objects_of
+from gemm_tuner.export.gemm.module.render import rendered
+from gemm_tuner.export.gemm.module.rows import Tuned, Winner, select, winner_fault, winners
 from gemm_tuner.export.offers import LeftOut, Trust
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.records import Target
-from gemm_tuner.export.module.rows import Tuned
-from gemm_tuner.export.module.sections import ROOTS, Namespace, Section
+from gemm_tuner.export.gemm.module.rows import Tuned
+from gemm_tuner.export.gemm.module.sections import ROOTS, Namespace, Section
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.cute import library

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gemm_tuner.core.records import Verified
-from gemm_tuner.export.gemm_rows import gemm_of, tile_of
-from gemm_tuner.export.module.objects import Object
+from gemm_tuner.export.gemm.module.objects import Object
+from gemm_tuner.export.gemm.rows import gemm_of, tile_of
 from gemm_tuner.export.offers import LeftOut, Trust, known_wrong, remark
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.families.family import family_of, known_families

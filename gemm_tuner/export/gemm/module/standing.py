@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.export.assignments import assignments
-from gemm_tuner.export.module.rows import Tuned
+from gemm_tuner.export.gemm.module.rows import Tuned
 from gemm_tuner.system.documents import MAX_FILE_BYTES
 from gemm_tuner.system.input_files import read_text
 

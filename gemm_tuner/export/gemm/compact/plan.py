@@ -14,9 +14,9 @@ from typing import Any
 
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.records import Verified
-from gemm_tuner.export.compact import cover
-from gemm_tuner.export.compact.tuned import TunedRun, TunedSize
-from gemm_tuner.export.run_timings import SCREEN
+from gemm_tuner.export.gemm.compact import cover
+from gemm_tuner.export.gemm.compact.tuned import TunedRun, TunedSize
+from gemm_tuner.export.gemm.run_timings import SCREEN
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store.results import FORMAT_VERSION, choice_row, run_reference, size_keys
 from gemm_tuner.system.documents import dump_yaml
