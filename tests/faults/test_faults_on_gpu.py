@@ -97,6 +97,8 @@ def test_bad_kernels_cost_themselves(gpu_machine: Machine, capsys: pytest.Captur
     broken = unusable(machine.folder / "broken", "triton")  # without which nothing compiles; torch tells of the GPU
     paths = [str(broken), *filter(None, [os.environ.get("PYTHONPATH")])]
     again = machine.run(*FLAGS, PYTHONPATH=os.pathsep.join(paths))
+    assert again.status == 0 and "this run is finished" in again.err, again.err
+    assert len(machine.run_folders()) == 1 and rows_of(machine)[key]
     lines = [title(machine, done, again)]
     lines += [
         "| fault | what happened | configs lost | seconds from the last word to the next start's first |",
@@ -119,7 +121,6 @@ def test_bad_kernels_cost_themselves(gpu_machine: Machine, capsys: pytest.Captur
     assert GOOD in size.chosen
     hung_s = starts.lost_s(next(name for name in statuses if FAULTS[0].tile in name))
     assert hung_s is not None and hung_s < LAUNCH_LIMIT_S + MOST_MORE_S
-    assert again.status == 0 and "this run is finished" in again.err and rows_of(machine)[key]
     assert files_of(machine) == before, "a finished run started something"
 
 

@@ -61,7 +61,7 @@ def test_nsys_command() -> None:
         "--cpuctxsw=none",
         "-c",
         "cudaProfilerApi",
-        "--capture-range-end=stop",
+        "--capture-range-end=none",
         "-f",
         "true",
         "-o",
