@@ -144,7 +144,7 @@ class Finished(_Event, frozen=True, tag="finished"):
 
 # In order: the modules are imported, the GPU is this launcher's alone, recording begins, the last kernel has ended, the
 # profiler has ended its recording.
-MILESTONES = IMPORTED, TURN, READY, LAUNCHED, RECORDED = ("imported", "turn", "ready", "launched", "recorded")
+MILESTONES = IMPORTED, TURN, READY, LAUNCHED = ("imported", "turn", "ready", "launched")
 # Parts of the time until READY, and from then to LAUNCHED.
 PREPARING = CONTEXT, VENDOR_CALLS, LOADING, SPIN_UP = ("GPU context", "vendor library", "kernels loaded", "spin-up")
 LAUNCHING = OPERANDS, FIRST_CALLS, REST, ROUNDS = ("operands", "first calls", "rest", "rounds")

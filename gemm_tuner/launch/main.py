@@ -27,7 +27,6 @@ from gemm_tuner.launch.journal import (
     LAUNCHED,
     LOADING,
     READY,
-    RECORDED,
     SPIN_UP,
     TURN,
     VENDOR_CALLS,
@@ -198,9 +197,6 @@ def run(
     journal.reach(LAUNCHED)
     if turn is not None:
         turn.end()
-    if plan.capture_range:
-        processor.stop_recording()
-    journal.reach(RECORDED)
     for part, seconds in spent.seconds.items():
         journal.write(Spent(part, seconds))
 

@@ -36,9 +36,7 @@ class Processor(Protocol):
         """Returns unused memory to the system."""
 
     def start_recording(self) -> None:
-        """Begins the range that profilers with ``uses_capture_range`` record."""
-
-    def stop_recording(self) -> None: ...
+        """Begins the range that profilers with ``uses_capture_range`` record, which ends with the process."""
 
 
 class Placed(Protocol):
@@ -68,9 +66,6 @@ class Gpu:
     def start_recording(self) -> None:
         self._cuda.profiler.start()
 
-    def stop_recording(self) -> None:
-        self._cuda.profiler.stop()
-
 
 class Cpu:
     """This machine's CPU. A call has ended when it returns, so there is nothing to wait for.
@@ -96,8 +91,6 @@ class Cpu:
     def free_memory(self) -> None: ...
 
     def start_recording(self) -> None: ...
-
-    def stop_recording(self) -> None: ...
 
 
 def processor_of(device: str) -> Processor:

@@ -10,7 +10,6 @@ from gemm_tuner.launch.journal import (
     LAUNCHING,
     PREPARING,
     READY,
-    RECORDED,
     TURN,
     Event,
     Reached,
@@ -21,7 +20,7 @@ START, WAIT, PREPARE, LAUNCH, REPORT = PHASES = ("start", "wait", "prepare", "la
 # What ends with each milestone; what is left after the last one is the report.
 MILESTONES = {IMPORTED: START, TURN: WAIT, READY: PREPARE, LAUNCHED: LAUNCH}
 # Of the report: the end of the recording, the profiler's work after it, the conversion to text, reading that.
-REPORTING = END, WRITING, CONVERTING, READING = ("recording ended", "profiler", "conversion", "reading")
+REPORTING = WRITING, CONVERTING, READING = ("profiler", "conversion", "reading")
 PARTS = {PREPARE: PREPARING, LAUNCH: LAUNCHING, REPORT: REPORTING}
 
 
@@ -44,9 +43,7 @@ def phases_of(
         reached = at.get(milestone, last)
         seconds[phase], last = max(0.0, reached - last), reached
     seconds[REPORT] = max(0.0, ended_unix_s - last)
-    for part, until in zip(
-        REPORTING, (at.get(RECORDED, last), profiled_unix_s, converted_unix_s, ended_unix_s), strict=True
-    ):
+    for part, until in zip(REPORTING, (profiled_unix_s, converted_unix_s, ended_unix_s), strict=True):
         seconds[part], last = max(0.0, until - last), max(last, until)
     return seconds | {event.part: event.seconds for event in events if isinstance(event, Spent)}
 

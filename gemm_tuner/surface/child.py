@@ -142,8 +142,6 @@ def _record(job: Job, turns: list[Call], round_size: int) -> None:
         if number % round_size == round_size - 1:
             gpu.wait()
     gpu.wait()
-    if job.capture:
-        gpu.stop_recording()
 
 
 def main(folder: Path) -> int:
