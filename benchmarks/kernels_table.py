@@ -114,13 +114,14 @@ def line_of(row: results.Row, device: Device, rate: Rate | None, baseline_us: di
 
 
 def short_config(config: KernelConfig) -> str:
-    """Such as 128x256x64 W8 S3 GM8: the tile, warps, stages, and whatever is not at its default."""
+    """Such as 128x256x64 W8 S3 GM8: the tile, warps and stages if it has them, and whatever is not at its default."""
     tile = f"{config.BLOCK_SIZE_M}x{config.BLOCK_SIZE_N}x{config.BLOCK_SIZE_K}"
     rest = [(f, s) for f, s in NAME_PARTS if f not in SHOWN_ANYWAY and getattr(config, f) != 1]
     rest += [(f, s) for f, s in FAMILY_NAME_PARTS if getattr(config, f) != UNUSED[f]]
     rest += list(AMD_NAME_PARTS) if config.kpack else []
     named = (f"{short}{getattr(config, field)}" for field, short in rest)
-    return " ".join((tile, f"W{config.num_warps}", f"S{config.num_stages}", *named))
+    counted = (f"W{config.num_warps}", f"S{config.num_stages}") if config.num_warps else ()  # CuTe's class sets them
+    return " ".join((tile, *counted, *named))
 
 
 def decimals(value: float | None, digits: int) -> str:
