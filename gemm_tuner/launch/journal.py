@@ -142,8 +142,7 @@ class Finished(_Event, frozen=True, tag="finished"):
     """The last event of a launcher that did not crash."""
 
 
-# In order: the modules are imported, the GPU is this launcher's alone, recording begins, the last kernel has ended, the
-# profiler has ended its recording.
+# In order: the modules are imported, the GPU is this launcher's alone, recording begins, the last kernel has ended.
 MILESTONES = IMPORTED, TURN, READY, LAUNCHED = ("imported", "turn", "ready", "launched")
 # Parts of the time until READY, and from then to LAUNCHED.
 PREPARING = CONTEXT, VENDOR_CALLS, LOADING, SPIN_UP = ("GPU context", "vendor library", "kernels loaded", "spin-up")

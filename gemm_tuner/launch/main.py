@@ -197,6 +197,8 @@ def run(
     journal.reach(LAUNCHED)
     if turn is not None:
         turn.end()
+    if plan.capture_range and any(map(loads_when_called, scripts)):
+        processor.stop_recording()
     for part, seconds in spent.seconds.items():
         journal.write(Spent(part, seconds))
 
@@ -217,17 +219,25 @@ def warm_vendor(plan: Plan, processor: Processor) -> None:
     processor.free_memory()
 
 
-def load_kernels(plan: Plan, journal: Journal, scripts: list[ModuleType], processor: Processor) -> None:
-    """Calls each kernel whose machine code is loaded by its first call, before recording begins.
+def loads_when_called(script: ModuleType) -> bool:
+    """Whether the first call of each kernel loads its machine code, as in CuTe DSL, and the process's end unloads it:
+    by cudaLibraryLoadData and cudaLibraryUnload, runtime calls of CUDA 12.8.
 
-    CuTe DSL loads by cudaLibraryLoadData, a runtime call of CUDA 12.8, and sets attributes by another new one. nsys
-    stops its import at the first call that it does not know, so that a trace with such a call has no kernel. A crash of
-    the reference is blamed on an entry, as in screening, because the reference's own result is known. Raises
+    nsys stops its import at the first call that it does not know, so neither may be recorded.
+    """
+    return bool(getattr(script, "LOADS_WHEN_CALLED", False))
+
+
+def load_kernels(plan: Plan, journal: Journal, scripts: list[ModuleType], processor: Processor) -> None:
+    """Calls each kernel whose machine code is loaded by its first call, before recording begins: a trace with such a
+    call has no kernel.
+
+    A crash of the reference is blamed on an entry, as in screening, because the reference's own result is known. Raises
     StickyError for a call that loses the GPU; other failures are reported by the stage.
     """
     for index, work in enumerate(plan.work):
         called = (*work.entries, *work.reference)
-        loaded = [entry for entry in called if getattr(scripts[entry[0]], "LOADS_WHEN_CALLED", False)]
+        loaded = [entry for entry in called if loads_when_called(scripts[entry[0]])]
         if not loaded:
             continue
         try:

@@ -84,7 +84,7 @@ class Plan:
 
     scripts:             file names, without folders, in the folder of the script that is started.
     scopes:              each call gets its own proton scope.
-    capture_range:       the profiler records only after cudaProfilerStart.
+    capture_range:       the profiler records only from cudaProfilerStart to cudaProfilerStop or the end.
     clock:               the launcher times the kernels itself (launch/clock.py).
     stop_at_first_right: checks stop at the first correct configuration.
     process:             number of the finals process; it determines operand addresses and the order of calls.

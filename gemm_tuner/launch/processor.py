@@ -36,7 +36,10 @@ class Processor(Protocol):
         """Returns unused memory to the system."""
 
     def start_recording(self) -> None:
-        """Begins the range that profilers with ``uses_capture_range`` record, which ends with the process."""
+        """Begins the range that profilers with ``uses_capture_range`` record, which ends with the process
+        if not by ``stop_recording``."""
+
+    def stop_recording(self) -> None: ...
 
 
 class Placed(Protocol):
@@ -66,6 +69,9 @@ class Gpu:
     def start_recording(self) -> None:
         self._cuda.profiler.start()
 
+    def stop_recording(self) -> None:
+        self._cuda.profiler.stop()
+
 
 class Cpu:
     """This machine's CPU. A call has ended when it returns, so there is nothing to wait for.
@@ -91,6 +97,8 @@ class Cpu:
     def free_memory(self) -> None: ...
 
     def start_recording(self) -> None: ...
+
+    def stop_recording(self) -> None: ...
 
 
 def processor_of(device: str) -> Processor:

@@ -19,7 +19,7 @@ from gemm_tuner.launch.journal import (
 START, WAIT, PREPARE, LAUNCH, REPORT = PHASES = ("start", "wait", "prepare", "launch", "report")
 # What ends with each milestone; what is left after the last one is the report.
 MILESTONES = {IMPORTED: START, TURN: WAIT, READY: PREPARE, LAUNCHED: LAUNCH}
-# Of the report: the end of the recording, the profiler's work after it, the conversion to text, reading that.
+# Of the report: the profiler's work after the last kernel, the conversion to text, reading that.
 REPORTING = WRITING, CONVERTING, READING = ("profiler", "conversion", "reading")
 PARTS = {PREPARE: PREPARING, LAUNCH: LAUNCHING, REPORT: REPORTING}
 

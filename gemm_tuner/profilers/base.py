@@ -107,7 +107,8 @@ class Profiler(ABC):
     backends:     backends of the kernels that it can time: ``cuda``, ``hip``, ``cpu``.
     install_hint: how to install the tool, for messages.
     uses_scopes:  the launcher must run each call in a proton scope ``L<number>``.
-    uses_capture_range: the tool records only after cudaProfilerStart, which the launcher must call.
+    uses_capture_range: the tool records only from cudaProfilerStart, which the launcher must call, to cudaProfilerStop
+                  or the end of the process.
     runs_beside_others: several instances may run at once; one that waits for the GPU does not block another.
     uses_clock:   the launcher times the kernels itself.
     keeps_real_time: the tool does not delay kernels, and start_ns is their real start time.

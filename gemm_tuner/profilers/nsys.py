@@ -48,9 +48,9 @@ class Nsys(Profiler):
 
         Recorded is what follows the start that the launcher marks: nsys stops its import, with exit status 0, at the
         first runtime call that it does not know (nsys 2023.4 does not know one that cuBLAS 13 makes at its start).
-        The range is not ended before the process is, since ending it takes nsys 2023.4 another 3 s.
+        A launcher ends the range only where its process ends with such a call: ending it takes nsys 2023.4 another 3 s.
         """
-        return self._profile(["-c", "cudaProfilerApi", "--capture-range-end=none"], argv, out_dir)
+        return self._profile(["-c", "cudaProfilerApi", "--capture-range-end=stop"], argv, out_dir)
 
     def whole_command(self, argv: list[str], out_dir: Path) -> list[str]:
         return self._profile([], argv, out_dir)

@@ -142,6 +142,8 @@ def _record(job: Job, turns: list[Call], round_size: int) -> None:
         if number % round_size == round_size - 1:
             gpu.wait()
     gpu.wait()
+    if job.capture:
+        gpu.stop_recording()  # what a user's program and its libraries call at their end may be unknown to the tool
 
 
 def main(folder: Path) -> int:

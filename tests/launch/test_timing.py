@@ -340,13 +340,16 @@ def test_a_lost_gpu_costs_one_configuration(words: str, tmp_path: Path) -> None:
 
 
 class Recorded(Cpu):
-    """Notes in ``heard`` when recording begins."""
+    """Notes in ``heard`` when recording begins and is ended."""
 
     def __init__(self, heard: list[str]) -> None:
         self.heard = heard
 
     def start_recording(self) -> None:
         self.heard.append("recording")
+
+    def stop_recording(self) -> None:
+        self.heard.append("end of recording")
 
 
 def run_recorded(
@@ -367,7 +370,7 @@ def test_what_the_first_call_loads_is_loaded_before_recording_begins(
     loads_when_called: bool, stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The journal has no call of that: none is in the trace. One that fails there fails in its stage. The reference is
-    loaded as well, and no failure is its own."""
+    loaded as well, and no failure is its own. What is so loaded is unloaded by the process's end, after recording."""
     heard: list[str] = []
 
     def broken() -> None:
@@ -382,6 +385,7 @@ def test_what_the_first_call_loads_is_loaded_before_recording_begins(
     rows = run_recorded(script, plan, heard, tmp_path, monkeypatch)
     before = heard[: heard.index("recording")]
     assert before == (["a", "b", "c"] if loads_when_called else [])
+    assert [at for at, one in enumerate(heard) if one == "end of recording"] == [len(heard) - 1] * loads_when_called
     assert sum(row["event"] == "call" for row in rows) == heard[len(before) :].count("a")
     assert [row["name"] for row in rows if row["event"] == "fail"] == ["b"]
 

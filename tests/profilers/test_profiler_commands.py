@@ -61,7 +61,7 @@ def test_nsys_command() -> None:
         "--cpuctxsw=none",
         "-c",
         "cudaProfilerApi",
-        "--capture-range-end=none",
+        "--capture-range-end=stop",
         "-f",
         "true",
         "-o",
