@@ -14,7 +14,8 @@ from gemm_tuner.core.workload import workload_of
 class Labels:
     """The labels of the sizes of one table.
 
-    common: what all sizes have in common, for the table's title, such as ``bf16 nn``; empty for a single size.
+    common: what all sizes have in common, for the table's title, such as ``bf16 nn``; empty for a single size, and for
+            sizes of several kinds.
     of:     the rest for each size, such as ``4096x4096x4096``; unique, if need be a key.
     """
 
@@ -26,7 +27,8 @@ def labels(problems: Iterable[Problem]) -> Labels:
     """The labels of sizes that are shown in one table."""
     parts = {problem: workload_of(problem.kind).label_parts(problem) for problem in problems}
     rows = [(*before, *after) for before, _, after in parts.values()]
-    places = list(zip(*rows, strict=True)) if len(rows) > 1 else []
+    alike = len(rows) > 1 and len({problem.kind for problem in parts}) == 1
+    places = list(zip(*rows, strict=True)) if alike else []
     shared = [len(set(values)) == 1 for values in places]
     common = [values[0] for values, same in zip(places, shared, strict=True) if same and values[0]]
     of = {}

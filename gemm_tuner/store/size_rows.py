@@ -18,8 +18,6 @@ from gemm_tuner.system.json_records import record_of
 from gemm_tuner.system.row_facts import FACTS, KNOWN_KEYS, TIMED_FACTS, Derived, Facts
 
 SOURCES = ("measured", "replayed", "predicted")
-
-
 IGNORED = "schedule_hint"  # a key of ROCm's files
 
 

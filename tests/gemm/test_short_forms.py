@@ -9,7 +9,7 @@ from rule_cases import thin_space
 from samples import archs, config
 from screens import TUNED, choices_of
 
-from gemm_tuner.core.labels import label, labels, legend
+from gemm_tuner.core.labels import Labels, label, labels, legend
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.short_forms import short_config
 from gemm_tuner.kernels.problem import KernelProblem
@@ -53,6 +53,12 @@ PROBLEMS = [
     replace(SIZE, dtype_a="int8", dtype_b="int8", dtype_c="int32"),
     replace(SCALED, scaling="row_col"),
 ]
+
+
+def test_sizes_of_several_kinds_are_labelled_in_one_table() -> None:
+    """As of a results file into which kernels of a user were tuned, too."""
+    kernel = KernelProblem("copy", "0" * 12, ())
+    assert labels([SIZE, kernel]) == Labels("", {SIZE: label(SIZE), kernel: label(kernel)})
 
 
 def test_no_two_sizes_have_the_same_label() -> None:
