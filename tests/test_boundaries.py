@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -19,6 +20,35 @@ def test_modules_are_short_and_say_what_they_are() -> None:
     texts = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in MODULES}
     assert {name: lines for name, text in texts.items() if (lines := text.count("\n")) > MAX_LINES} == {}
     assert [name for name, text in texts.items() if not ast.get_docstring(ast.parse(text))] == []
+
+
+def imports_of(package: str) -> set[str]:
+    """The modules that a package's modules import, inside functions too."""
+    nodes = [
+        node for path in (PACKAGE / package).rglob("*.py") for node in ast.walk(ast.parse(path.read_text("utf-8")))
+    ]
+    plain = {one.name for node in nodes if isinstance(node, ast.Import) for one in node.names}
+    names = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return plain | {f"{node.module}.{one.name}" for node in names for one in node.names}
+
+
+def test_core_imports_the_standard_library_only() -> None:
+    roots = {name.partition(".")[0] for name in imports_of("core")}
+    assert roots - {"gemm_tuner"} - sys.stdlib_module_names == set()
+
+
+def test_packages_import_what_their_docstrings_say() -> None:
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    checked = 0
+    for package in sorted(packages):
+        about = ast.get_docstring(ast.parse((PACKAGE / package / "__init__.py").read_text("utf-8"))) or ""
+        if said := re.search(r"May import ([\w,\s]+)\.", about):
+            imported = {name.split(".")[1] for name in imports_of(package) if name.startswith("gemm_tuner.")}
+            words = set(re.findall(r"\w+", said[1]))
+            allowed = packages - {"surface"} if "all" in words else words
+            assert allowed <= packages and (imported & packages) - {package} <= allowed, package
+            checked += 1
+    assert checked > 15
 
 
 def loaded_after(module: str) -> set[str]:

@@ -1,1 +1,4 @@
-"""The command line: flags, subcommands and exit statuses."""
+"""The command line: flags, subcommands and exit statuses.
+
+May import all packages but surface.
+"""

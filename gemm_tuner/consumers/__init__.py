@@ -1,5 +1,8 @@
 """Consumers of tuned configurations (vLLM, SGLang, AITER, ...): what their kernels can launch, their defaults, and the
-names and formats of their files."""
+names and formats of their files.
+
+May import core, system, gemm, space, kernels, moe.
+"""
 
 from __future__ import annotations
 

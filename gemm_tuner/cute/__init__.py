@@ -1,1 +1,4 @@
-"""The kind of problem "cute": users' kernels in CuTe DSL."""
+"""The kind of problem "cute": users' kernels in CuTe DSL.
+
+May import core, kernels.
+"""

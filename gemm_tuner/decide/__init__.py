@@ -1,1 +1,4 @@
-"""Ranks finalists, finds ties, and computes published times. Pure functions."""
+"""Ranks finalists, finds ties, and computes published times. Pure functions.
+
+May import core, launch, measure.
+"""

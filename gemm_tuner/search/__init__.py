@@ -1,5 +1,8 @@
 """Search algorithms: they decide which configurations of each size are timed next. They only see ``SizeView``s, and use
-neither a GPU nor a compiler."""
+neither a GPU nor a compiler.
+
+May import core.
+"""
 
 from __future__ import annotations
 

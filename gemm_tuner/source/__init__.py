@@ -1,1 +1,4 @@
-"""Renders Jinja templates to Python scripts that contain the kernels."""
+"""Renders Jinja templates to Python scripts that contain the kernels.
+
+May import core, system, consumers.
+"""

@@ -1,2 +1,5 @@
 """The search space: axes per architecture, all their combinations, the rules that prune them, and the state of each
-configuration in a run."""
+configuration in a run.
+
+May import core, system.
+"""

@@ -1,1 +1,4 @@
-"""What the tuner needs of the operating system: processes, memory, locks, signals, files, documents, progress."""
+"""What the tuner needs of the operating system: processes, memory, locks, signals, files, documents, progress.
+
+May import core.
+"""
