@@ -46,7 +46,7 @@ class IndexedFarm(Farm):
 
 @dataclass
 class ClusterExecutor(Executor):
-    """here: this machine, which does what the cluster has nobody for."""
+    """here: this machine, which does what no machine of the cluster can do."""
 
     here: LocalExecutor
     stations: Stations

@@ -103,7 +103,7 @@ class RemoteLauncher(Launcher):
                     told = True
                     self.worker.call("wind_down")
         except WorkerLost as lost:
-            self.blame(running, on_event if plan.stage == VERIFY else None, on_found)
+            self.attribute_crash(running, on_event if plan.stage == VERIFY else None, on_found)
             raise EnvironmentFault(f"its machine or process is gone: {lost}", where=self.worker.name) from lost
         finally:  # of a plan that ended well nothing is held
             self.store.leases.give_up(leases)
@@ -153,7 +153,7 @@ class RemoteLauncher(Launcher):
                     self.worker.kill()
                     raise WorkerLost(f"no sign of life for {limit_s:g} s") from None
 
-    def blame(self, running: dict[Problem, str], on_check: OnEvent | None, on_found: OnFound) -> None:
+    def attribute_crash(self, running: dict[Problem, str], on_check: OnEvent | None, on_found: OnFound) -> None:
         """What ran when a machine died is innocent the first time, and has crashed when a second one dies at it.
         on_check: hears of it in a check."""
         self.store.add_begun((problem.key, name) for problem, name in running.items())
