@@ -14,10 +14,10 @@ from typing import Any
 from gemm_tuner.consumers.consumer import (
     Consumer,
     Entry,
+    ExportTarget,
     Offer,
     Served,
     SizeFile,
-    Target,
     output_rank,
     plain_gemm_fault,
     tile_entry,
@@ -57,7 +57,7 @@ class Aiter(Consumer, Served):
         xcds = (1,) if problem.scaling == "block" else (1, 8)  # the other kernels distribute tiles over 8 chiplets
         return tile_fault(config, split_k=True, xcds=xcds, stream_b=True) or slices_fault(config, problem.k)
 
-    def places(self, problem: GemmProblem, target: Target) -> tuple[PurePosixPath, ...]:
+    def places(self, problem: GemmProblem, target: ExportTarget) -> tuple[PurePosixPath, ...]:
         arch = target.device
         if not re.fullmatch("gfx[0-9a-f]{3,8}", arch):
             raise UserError(f"the architecture is {show(arch)}", where="--device_name", accepted="one such as gfx942")
@@ -93,7 +93,7 @@ class Aiter(Consumer, Served):
         """The largest M of a bucket comes first, because the bucket's entry is tuned for it."""
         return (-offer.problem.m, output_rank(offer.problem), *super().rank(offer))
 
-    def default(self, place: PurePosixPath, m: int, target: Target) -> Entry | None:
+    def default(self, place: PurePosixPath, m: int, target: ExportTarget) -> Entry | None:
         """The entry of the family's DEFAULT file, if the folder of -o contains AITER; else None."""
         is_legacy = place.parent == PurePosixPath(CONFIGS, "gemm")
         name = re.sub(r"-N=\d+-K=\d+", "", place.name) if is_legacy else "DEFAULT.json"

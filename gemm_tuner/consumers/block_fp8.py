@@ -15,10 +15,10 @@ from typing import Any
 from gemm_tuner.consumers.consumer import (
     Consumer,
     Entry,
+    ExportTarget,
     Offer,
     Served,
     SizeFile,
-    Target,
     file_safe,
     output_rank,
     plain_gemm_fault,
@@ -64,7 +64,7 @@ class BlockFp8(Consumer, Served):
             return f"has BLOCK_SIZE_K {config.BLOCK_SIZE_K}, which does not divide the scale group of {SCALE_BLOCK}"
         return tile_fault(config, split_k=False)
 
-    def places(self, problem: GemmProblem, target: Target) -> tuple[PurePosixPath, ...]:
+    def places(self, problem: GemmProblem, target: ExportTarget) -> tuple[PurePosixPath, ...]:
         device = file_safe(self.device_name(target.device), "give the name that the consumer sees by --device_name")
         block = f"[{SCALE_BLOCK}{self.separator}{SCALE_BLOCK}]"
         file = f"N={problem.n},K={problem.k},device_name={device},dtype=fp8_w8a8,block_shape={block}.json"
@@ -92,7 +92,7 @@ class BlockFp8(Consumer, Served):
         tile = (64, SCALE_BLOCK, SCALE_BLOCK, 32, 1, 4, self.default_stages)
         return KernelConfig("gemm_tile", *tile, kpack=1 if arch.startswith("gfx") else 0)
 
-    def default(self, place: PurePosixPath, m: int, target: Target) -> Entry:
+    def default(self, place: PurePosixPath, m: int, target: ExportTarget) -> Entry:
         return tile_entry(KernelConfig("gemm_tile", 64, SCALE_BLOCK, SCALE_BLOCK, 32, 1, 4, self.default_stages))
 
     def files(self, root: Path) -> tuple[list[SizeFile], list[str]]:

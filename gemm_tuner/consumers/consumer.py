@@ -26,7 +26,7 @@ OUTPUT_ORDER = ("bf16", "fp16", "fp32")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ExportTarget:
     """What files are written for. root: the folder of -o. device: the device's name, as the driver spells it. triton:
     the Triton version of the results."""
 
@@ -83,7 +83,7 @@ class Consumer(ABC):
         """Why the consumer cannot launch a configuration unchanged; "" if it can."""
 
     @abstractmethod
-    def places(self, problem: Any, target: Target) -> tuple[PurePosixPath, ...]:
+    def places(self, problem: Any, target: ExportTarget) -> tuple[PurePosixPath, ...]:
         """The files for a problem's entry, relative to the folder of -o: one for each path that some version of the
         consumer reads."""
 
@@ -107,7 +107,7 @@ class Consumer(ABC):
         """Sort key of offers; of several offers for one key the smallest is used."""
         return (offer.time_us is None, offer.time_us)
 
-    def default(self, place: PurePosixPath, m: int, target: Target) -> Entry | None:
+    def default(self, place: PurePosixPath, m: int, target: ExportTarget) -> Entry | None:
         """The entry that the consumer uses for an M if there is no file; None if unknown."""
         return None
 
@@ -115,7 +115,7 @@ class Consumer(ABC):
         """``default`` as a configuration of the family that is timed in place of the consumer's kernel."""
         return None
 
-    def text(self, body: Body, target: Target) -> str:
+    def text(self, body: Body, target: ExportTarget) -> str:
         """The text of a file."""
         return json.dumps(body, indent=4) + "\n"
 

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gemm_tuner.consumers.block_fp8 import Vllm
-from gemm_tuner.consumers.consumer import Body, Consumer, Entry, Offer, Served, SizeFile, Target, file_safe
+from gemm_tuner.consumers.consumer import Body, Consumer, Entry, ExportTarget, Offer, Served, SizeFile, file_safe
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.moe import tuned_file
 from gemm_tuner.moe.launch import DOWN, OF_DOWN, UP, part_config
@@ -91,7 +91,7 @@ class MoeFiles(Consumer, Served):
     def entry(self, offer: Offer, arch: str) -> Entry:
         return ordered(offer, UP)
 
-    def default(self, place: PurePosixPath, m: int, target: Target) -> Entry:
+    def default(self, place: PurePosixPath, m: int, target: ExportTarget) -> Entry:
         """From the layer's parameters in the file name; the default does not depend on K and topk."""
         named = _Named.of(place.name)
         assert named is not None
@@ -116,7 +116,7 @@ class MoeFiles(Consumer, Served):
     def device_name(self, name: str) -> str:
         """A device's name as in the server's file names."""
 
-    def file_name(self, problem: MoeProblem, target: Target, block_separator: str) -> str:
+    def file_name(self, problem: MoeProblem, target: ExportTarget, block_separator: str) -> str:
         device = file_safe(self.device_name(target.device), "give the name that the server sees by --device_name")
         dtype = "" if problem.dtype in SIXTEEN_BIT else f",dtype={problem.dtype}"
         block = block_separator.join(map(str, problem.block_shape))
@@ -155,10 +155,10 @@ class VllmMoe(MoeFiles):
         spelt = Vllm().device_name(name)
         return next((f"NVIDIA_{one}" for one in FAMILIES_OF_ONE_NAME if one in spelt.split("_")), spelt)
 
-    def places(self, problem: MoeProblem, target: Target) -> tuple[PurePosixPath, ...]:
+    def places(self, problem: MoeProblem, target: ExportTarget) -> tuple[PurePosixPath, ...]:
         return (self.folder / f"{self.file_name(problem, target, ',')}.json",)
 
-    def text(self, body: Body, target: Target) -> str:
+    def text(self, body: Body, target: ExportTarget) -> str:
         version = {tuned_file.VERSION_KEY: target.triton} if target.triton else {}
         return json.dumps({**version, **body}, indent=4) + "\n"
 
@@ -182,7 +182,7 @@ class SglangMoe(MoeFiles):
     def device_name(self, name: str) -> str:
         return name.replace(" ", "_")
 
-    def places(self, problem: MoeProblem, target: Target) -> tuple[PurePosixPath, ...]:
+    def places(self, problem: MoeProblem, target: ExportTarget) -> tuple[PurePosixPath, ...]:
         if not re.fullmatch(r"[0-9]+(\.[0-9]+)+", target.triton):
             what = f"the results' Triton is {show(target.triton)}, and SGLang has a folder for each version"
             raise UserError(what, accepted="a version such as 3.6.0")
@@ -229,7 +229,7 @@ class AiterMoe(Consumer):
     def config_fault(self, problem: MoeProblem, config: Any, arch: str) -> str:
         return ""
 
-    def places(self, problem: MoeProblem, target: Target) -> tuple[PurePosixPath, ...]:
+    def places(self, problem: MoeProblem, target: ExportTarget) -> tuple[PurePosixPath, ...]:
         if not re.fullmatch("gfx[0-9a-f]{3,8}", target.device):
             what = f"the architecture is {show(target.device)}"
             raise UserError(what, where="--device_name", accepted="one such as gfx942")

@@ -8,7 +8,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gemm_tuner.consumers.consumer import Body, Consumer, Entry, Offer, Target, tile_fault
+from gemm_tuner.consumers.consumer import Body, Consumer, Entry, ExportTarget, Offer, tile_fault
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
@@ -29,7 +29,7 @@ class Everything(Consumer):
     def config_fault(self, problem: GemmProblem, config: KernelConfig, arch: str) -> str:
         return ""
 
-    def places(self, problem: GemmProblem, target: Target) -> tuple[PurePosixPath, ...]:
+    def places(self, problem: GemmProblem, target: ExportTarget) -> tuple[PurePosixPath, ...]:
         return (PurePosixPath(f"gemm_configs.{self.name}"),)
 
     def key(self, problem: GemmProblem) -> str:
@@ -63,7 +63,7 @@ class Csv(Everything):
         texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in row.items()}
         return {column: texts.get(column, "") for column in self.columns}
 
-    def text(self, body: Body, target: Target) -> str:
+    def text(self, body: Body, target: ExportTarget) -> str:
         out = io.StringIO()
         writer = csv.DictWriter(out, ("key", *self.columns), lineterminator="\n")
         writer.writeheader()
@@ -93,7 +93,7 @@ class TritonConfig(Everything):
     def config_fault(self, problem: GemmProblem, config: KernelConfig, arch: str) -> str:
         return tile_fault(config, split_k=True)
 
-    def places(self, problem: GemmProblem, target: Target) -> tuple[PurePosixPath, ...]:
+    def places(self, problem: GemmProblem, target: ExportTarget) -> tuple[PurePosixPath, ...]:
         return (PurePosixPath("triton_configs.json"),)
 
     def entry(self, offer: Offer, arch: str) -> Entry:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from gemm_tuner.consumers.consumer import Body, Consumer, Target
+from gemm_tuner.consumers.consumer import Body, Consumer, ExportTarget
 from gemm_tuner.consumers.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN, Note
 from gemm_tuner.space.rule import next_power_of_2
 
@@ -14,7 +14,7 @@ LEAST_TILE = 16  # rows; the minimum of tl.dot
 
 
 def fill(
-    consumer: Consumer, place: PurePosixPath, target: Target, body: Body, notes: dict[str, Note]
+    consumer: Consumer, place: PurePosixPath, target: ExportTarget, body: Body, notes: dict[str, Note]
 ) -> dict[str, Note | None]:
     """The entries to fill in, for keys of the consumer's grid that are missing or were filled earlier.
 
@@ -31,7 +31,7 @@ def fill(
 
 
 def _filling(
-    consumer: Consumer, place: PurePosixPath, target: Target, m: int, measured: dict[int, Note]
+    consumer: Consumer, place: PurePosixPath, target: ExportTarget, m: int, measured: dict[int, Note]
 ) -> Note | None:
     rows = {tuned: tile_rows(note) for tuned, note in measured.items()}
     near = stand_in(m, rows)

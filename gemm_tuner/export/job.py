@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gemm_tuner.consumers import sidecar
-from gemm_tuner.consumers.consumer import Consumer, Target
+from gemm_tuner.consumers.consumer import Consumer, ExportTarget
 from gemm_tuner.consumers.sidecar import Sidecar
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.language import language_of
@@ -83,7 +83,7 @@ def prepare(
     found = results.read(path)
     arch = str(found.header.get("arch", ""))
     named = device or str(found.header.get(consumer.device_key, ""))
-    target = Target(root, named, arch, str(found.header.get("triton", "")))
+    target = ExportTarget(root, named, arch, str(found.header.get("triton", "")))
 
     def config_fault(problem: GemmProblem, config: KernelConfig) -> str:
         return consumer.config_fault(problem, config, arch) or fits(problem, config)

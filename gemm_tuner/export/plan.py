@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gemm_tuner.consumers import sidecar
-from gemm_tuner.consumers.consumer import Body, Consumer, Entry, Offer, Target
+from gemm_tuner.consumers.consumer import Body, Consumer, Entry, ExportTarget, Offer
 from gemm_tuner.consumers.sidecar import MEASURED_KINDS, TABLE, TUNED, Note, Sidecar, Timed
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Verified
@@ -51,7 +51,7 @@ class FilePlan:
 
 
 def group(
-    consumer: Consumer, offers: Iterable[Offer], target: Target
+    consumer: Consumer, offers: Iterable[Offer], target: ExportTarget
 ) -> tuple[dict[PurePosixPath, list[Offer]], list[LeftOut]]:
     """(offers by file, best of each key first; those left out because a better one has the same key)."""
     files: dict[PurePosixPath, list[Offer]] = {}
@@ -72,7 +72,7 @@ def plan_file(
     consumer: Consumer,
     place: PurePosixPath,
     offers: list[Offer],
-    target: Target,
+    target: ExportTarget,
     known: Sidecar,
     results: str,
     *,

@@ -35,7 +35,7 @@ NOTES_IN_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class SizeView:
+class ReportedSize:
     """One size.
 
     label:       short form of the size, without the properties that all sizes of the run have in common.
@@ -126,7 +126,7 @@ class Report:
 
     record: RunRecord
     folder: str
-    sizes: tuple[SizeView, ...]
+    sizes: tuple[ReportedSize, ...]
     common: str = ""
     roofs: dict[str, float] = field(default_factory=dict)
     dram_gbps: float = 0.0
@@ -219,12 +219,12 @@ def load(folder: Path) -> Report:
     )
 
 
-def _size(folder: Path, record: SizeRecord, label: str, source: str) -> SizeView:
+def _size(folder: Path, record: SizeRecord, label: str, source: str) -> ReportedSize:
     there = (folder / run_record.TABLES / f"{record.key}.csv.gz").exists()
     table = run_record.read_table(folder, record.key) if there else None
     finalists = sorted((one for one in record.finals if one.samples_us), key=lambda one: one.time_us)
     time_us, time_source = run_record.chosen_time(record, table, source)
-    return SizeView(record, label, table, tuple(finalists), time_us, time_source)
+    return ReportedSize(record, label, table, tuple(finalists), time_us, time_source)
 
 
 def measured_us(table: pd.DataFrame) -> pd.Series:
@@ -236,7 +236,7 @@ def measured_us(table: pd.DataFrame) -> pd.Series:
     return found
 
 
-def fastest(size: SizeView, count: int) -> list[dict[Any, Any]]:
+def fastest(size: ReportedSize, count: int) -> list[dict[Any, Any]]:
     """The ``count`` fastest rows by ``measured_us``, or by predicted time if nothing was measured."""
     if size.table is None:
         return []

@@ -16,7 +16,7 @@ import pandas as pd
 from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.decide.estimates import quantiles_us
 from gemm_tuner.launch.plan import VENDOR
-from gemm_tuner.report.data import Report, SizeView
+from gemm_tuner.report.data import Report, ReportedSize
 from gemm_tuner.store.run_record import Final
 
 SUMMARY_VERSION = 1
@@ -54,7 +54,7 @@ def of_report(report: Report) -> dict[str, Any]:
     }
 
 
-def of_size(size: SizeView) -> dict[str, Any]:
+def of_size(size: ReportedSize) -> dict[str, Any]:
     record = size.record
     return {
         "key": size.key,
@@ -86,7 +86,7 @@ def of_size(size: SizeView) -> dict[str, Any]:
     }
 
 
-def of_served(size: SizeView, one: ServedChoice) -> dict[str, Any]:
+def of_served(size: ReportedSize, one: ServedChoice) -> dict[str, Any]:
     return {
         "name": one.config.name,
         "time_us": one.time_us,

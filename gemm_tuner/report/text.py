@@ -11,7 +11,7 @@ from rich.text import Text
 from gemm_tuner.core.labels import label
 from gemm_tuner.decide.estimates import quantiles_us
 from gemm_tuner.pipeline.show import config_name, how_checked
-from gemm_tuner.report.data import TIME_COLUMNS, Interval, Report, SizeView, fastest
+from gemm_tuner.report.data import TIME_COLUMNS, Interval, Report, ReportedSize, fastest
 from gemm_tuner.report.numbers import MISSING, number, whole, words
 from gemm_tuner.system.terminal_table import Column, print_line, print_table, printable
 
@@ -106,11 +106,11 @@ def _sizes(console: Console, report: Report) -> None:
         _line(console, f"  {text}", style="dim")
 
 
-def _name(console: Console, size: SizeView) -> str:
+def _name(console: Console, size: ReportedSize) -> str:
     return size.label if console.is_terminal else size.key
 
 
-def _title(console: Console, size: SizeView) -> str:
+def _title(console: Console, size: ReportedSize) -> str:
     return label(size.problem) if console.is_terminal else size.key
 
 
@@ -128,7 +128,7 @@ def _funnel(console: Console, report: Report) -> None:
         _say_left_out(console, _table(console, "Rules, all sizes", columns, rows))
 
 
-def _finals(console: Console, size: SizeView) -> None:
+def _finals(console: Console, size: ReportedSize) -> None:
     if not size.finalists:
         return
     columns = (
@@ -149,7 +149,7 @@ def _finals(console: Console, size: SizeView) -> None:
     _table(console, f"{_title(console, size)}: finals", columns, rows)
 
 
-def _top(console: Console, size: SizeView, count: int) -> None:
+def _top(console: Console, size: ReportedSize, count: int) -> None:
     rows = fastest(size, count)
     if not rows:
         return

@@ -20,7 +20,7 @@ from gemm_tuner.core.labels import labels
 from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.gemm.short_forms import short_config
 from gemm_tuner.report.compare import judge, sides
-from gemm_tuner.report.compare.judge import Compared, Comparison, Verdict
+from gemm_tuner.report.compare.judge import Compared, ComparedVerdict, Comparison
 from gemm_tuner.store.run_record import Final
 
 P, Q, R = problem(64, 64, 64), problem(128, 64, 64), problem(256, 64, 64)
@@ -39,18 +39,18 @@ def compared(tmp_path: Path, before: Choice, after: Choice, tolerance: float = 0
 @pytest.mark.parametrize(
     ("after_us", "spread", "tolerance", "verdict", "regression"),
     [
-        (100.0, 0.01, 0.02, Verdict.SAME, False),
-        (101.5, 0.01, 0.02, Verdict.SAME, False),  # the ranges touch
-        (110.0, 0.01, 0.02, Verdict.SLOWER, True),
-        (110.0, 0.01, 0.15, Verdict.SLOWER, False),  # slower, and tolerated
-        (90.0, 0.01, 0.02, Verdict.FASTER, False),
-        (110.0, 0.20, 0.02, Verdict.UNCLEAR, False),  # the noise is larger than the difference
-        (110.0, None, 0.02, Verdict.SLOWER, True),  # nothing known of the noise
-        (101.0, None, 0.02, Verdict.SAME, False),
+        (100.0, 0.01, 0.02, ComparedVerdict.SAME, False),
+        (101.5, 0.01, 0.02, ComparedVerdict.SAME, False),  # the ranges touch
+        (110.0, 0.01, 0.02, ComparedVerdict.SLOWER, True),
+        (110.0, 0.01, 0.15, ComparedVerdict.SLOWER, False),  # slower, and tolerated
+        (90.0, 0.01, 0.02, ComparedVerdict.FASTER, False),
+        (110.0, 0.20, 0.02, ComparedVerdict.UNCLEAR, False),  # the noise is larger than the difference
+        (110.0, None, 0.02, ComparedVerdict.SLOWER, True),  # nothing known of the noise
+        (101.0, None, 0.02, ComparedVerdict.SAME, False),
     ],
 )
 def test_rows_are_judged_by_their_quantiles(
-    tmp_path: Path, after_us: float, spread: float | None, tolerance: float, verdict: Verdict, regression: bool
+    tmp_path: Path, after_us: float, spread: float | None, tolerance: float, verdict: ComparedVerdict, regression: bool
 ) -> None:
     one = compared(tmp_path, choice(P, A, 100.0, spread), choice(P, A, after_us, spread), tolerance)
     assert (one.verdict, one.regression) == (verdict, regression)
@@ -72,10 +72,10 @@ def test_runs_are_judged_by_their_intervals_over_processes(tmp_path: Path) -> No
     (one,) = judged(a, b).compared
     assert one.noise == "processes" and one.ratio == pytest.approx(1.05)
     assert one.interval == pytest.approx((1.05 / 1.0142, 1.05 * 1.0142), abs=1e-3)
-    assert one.verdict == Verdict.SLOWER and one.regression and one.config_changed
+    assert one.verdict == ComparedVerdict.SLOWER and one.regression and one.config_changed
     (back,) = judged(b, a).compared
-    assert back.verdict == Verdict.FASTER and not back.regression
-    assert judged(a, run_of(tmp_path / "c", 105.0, 0.05, "b")).compared[0].verdict == Verdict.UNCLEAR
+    assert back.verdict == ComparedVerdict.FASTER and not back.regression
+    assert judged(a, run_of(tmp_path / "c", 105.0, 0.05, "b")).compared[0].verdict == ComparedVerdict.UNCLEAR
 
 
 def rows_of(us: float, spread: float | None, seed: int, processes: int = 5) -> list[Choice]:
@@ -93,15 +93,15 @@ def rows_of(us: float, spread: float | None, seed: int, processes: int = 5) -> l
 
 def test_files_are_judged_by_how_far_processes_lay_apart(tmp_path: Path) -> None:
     """Equal sizes of two runs whose processes differ by 2 %: some 1 in 20 is called different."""
-    verdicts: list[Verdict] = []
+    verdicts: list[ComparedVerdict] = []
     for seed in range(10):
         before, after = rows_of(100.0, 0.02, 2 * seed), rows_of(100.0, 0.02, 2 * seed + 1)
         comparison = judged(*files(tmp_path, before, after))
         assert {one.noise for one in comparison.compared} == {"processes"}
         verdicts += [one.verdict for one in comparison.compared]
-    assert sum(one in (Verdict.FASTER, Verdict.SLOWER) for one in verdicts) <= 0.09 * len(verdicts)
+    assert sum(one in (ComparedVerdict.FASTER, ComparedVerdict.SLOWER) for one in verdicts) <= 0.09 * len(verdicts)
     slower = judged(*files(tmp_path, rows_of(100.0, 0.002, 0), rows_of(104.0, 0.002, 1)))
-    assert all(one.verdict == Verdict.SLOWER for one in slower.compared)
+    assert all(one.verdict == ComparedVerdict.SLOWER for one in slower.compared)
 
 
 def test_one_process_says_nothing_of_others(tmp_path: Path) -> None:
@@ -128,17 +128,17 @@ def test_sizes_of_one_side_and_sizes_that_lost_their_config(tmp_path: Path) -> N
     comparison = judged(a, b)
     assert (comparison.only_a, comparison.only_b) == ((Q,), (R,))
     (one,) = comparison.compared
-    assert one.verdict == Verdict.LOST and one.regression and one.why == "too_large"
+    assert one.verdict == ComparedVerdict.LOST and one.regression and one.why == "too_large"
     (back,) = judged(b, a).compared
-    assert back.verdict == Verdict.FOUND and not back.regression
+    assert back.verdict == ComparedVerdict.FOUND and not back.regression
     both = write_results(tmp_path / "c.yaml", [choice(R, A, 1.0)], slow=P)
-    assert [c.verdict for c in judged(b, both).compared] == [Verdict.SAME, Verdict.NOT_COMPARABLE]
+    assert [c.verdict for c in judged(b, both).compared] == [ComparedVerdict.SAME, ComparedVerdict.NOT_COMPARABLE]
 
 
 def test_a_prediction_is_not_compared_with_a_measurement(tmp_path: Path) -> None:
     predicted = choice(P, A, 1.0, None, "predicted")
-    assert compared(tmp_path, choice(P, A, 100.0), predicted).verdict == Verdict.NOT_COMPARABLE
-    assert compared(tmp_path, predicted, predicted).verdict == Verdict.SAME
+    assert compared(tmp_path, choice(P, A, 100.0), predicted).verdict == ComparedVerdict.NOT_COMPARABLE
+    assert compared(tmp_path, predicted, predicted).verdict == ComparedVerdict.SAME
 
 
 def test_what_differs_beside_the_sizes_is_warned_of(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from gemm_tuner.core.records import Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.pipeline.show import config_name, size_names, with_common
 from gemm_tuner.report.compare import judge, sides
-from gemm_tuner.report.compare.judge import Compared, Comparison, Verdict
+from gemm_tuner.report.compare.judge import Compared, ComparedVerdict, Comparison
 from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
 DESCRIPTION = """\
@@ -38,7 +38,12 @@ exit status: 0 every size of A was compared and none is slower by more than the 
 config any more, is missing in B or cannot be compared (a prediction), or there is no size in common; 2 the command line
 or a file is wrong. With --allow_missing sizes may be missing, as long as one can be compared.
 """
-_COLOURS = {Verdict.SLOWER: "red", Verdict.LOST: "red", Verdict.FASTER: "green", Verdict.FOUND: "green"}
+_COLOURS = {
+    ComparedVerdict.SLOWER: "red",
+    ComparedVerdict.LOST: "red",
+    ComparedVerdict.FASTER: "green",
+    ComparedVerdict.FOUND: "green",
+}
 
 
 def add_flags(parser: Parser) -> None:
@@ -119,7 +124,7 @@ def _configs(console: Console, one: Compared) -> str:
 
 def closing(console: Console, comparison: Comparison, tolerance: float, faults: list[str]) -> list[str]:
     """The last lines: counts, geometric mean, sizes of only one side, faults."""
-    counts = {verdict: sum(one.verdict == verdict for one in comparison.compared) for verdict in Verdict}
+    counts = {verdict: sum(one.verdict == verdict for one in comparison.compared) for verdict in ComparedVerdict}
     totals = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
     changed = sum(one.config_changed for one in comparison.compared)
     mean = comparison.geometric_mean()
@@ -131,7 +136,7 @@ def closing(console: Console, comparison: Comparison, tolerance: float, faults: 
         if only:
             named = size_names(console, only)
             lines.append(with_common(f"only in {name} ({len(only)})", named) + f": {', '.join(named.of.values())}")
-    if counts[Verdict.UNCLEAR]:
+    if counts[ComparedVerdict.UNCLEAR]:
         lines.append(
             "unclear: the noise is larger than the difference; time both in one run: --benchmark, or tune with --update"
         )

@@ -19,7 +19,7 @@ _MATTERS = {
 }
 
 
-class Verdict(str, Enum):
+class ComparedVerdict(str, Enum):
     """The result of comparing one size.
 
     SAME:        the ratio is within the tolerance, and its interval contains 1 or is unknown.
@@ -48,7 +48,7 @@ class Compared:
     """
 
     problem: Problem
-    verdict: Verdict
+    verdict: ComparedVerdict
     a: Timed | None
     b: Timed | None
     ratio: float | None = None
@@ -81,7 +81,7 @@ class Comparison:
 
         allow_missing: sizes of A may be missing or not comparable in B, if at least one size can be compared.
         """
-        unclear = {one.problem for one in self.compared if one.a and one.verdict == Verdict.NOT_COMPARABLE}
+        unclear = {one.problem for one in self.compared if one.a and one.verdict == ComparedVerdict.NOT_COMPARABLE}
         told = [(self.regressions, "regression", "")]
         if not allow_missing:
             told += [(len(self.only_a), "size", " of A missing in B"), (len(unclear), "size", " of A not comparable")]
@@ -90,7 +90,7 @@ class Comparison:
             found.append("A holds no size")
         elif not self.compared:
             found.append("no size in common")
-        elif all(one.verdict == Verdict.NOT_COMPARABLE for one in self.compared):
+        elif all(one.verdict == ComparedVerdict.NOT_COMPARABLE for one in self.compared):
             found.append("nothing could be compared")
         return found
 
@@ -132,7 +132,7 @@ def _served(both: Sequence[Problem], a: Side, b: Side, tolerance: float) -> Iter
             found = (
                 _timed(problem, left, right, tolerance)
                 if right
-                else Compared(problem, Verdict.NOT_COMPARABLE, left, None, why=why)
+                else Compared(problem, ComparedVerdict.NOT_COMPARABLE, left, None, why=why)
             )
             yield replace(found, consumer=consumer)
 
@@ -143,32 +143,32 @@ def _size(problem: Problem, a: Side, b: Side, tolerance: float) -> Compared:
     if left and right:
         return _timed(problem, left, right, tolerance)
     if left:
-        return Compared(problem, Verdict.LOST, left, None, regression=True, why=in_b)
+        return Compared(problem, ComparedVerdict.LOST, left, None, regression=True, why=in_b)
     if right:
-        return Compared(problem, Verdict.FOUND, None, right, why=in_a)
-    return Compared(problem, Verdict.NOT_COMPARABLE, None, None, why=f"neither has a config: {in_b}")
+        return Compared(problem, ComparedVerdict.FOUND, None, right, why=in_a)
+    return Compared(problem, ComparedVerdict.NOT_COMPARABLE, None, None, why=f"neither has a config: {in_b}")
 
 
 def _timed(problem: Problem, left: Timed, right: Timed, tolerance: float) -> Compared:
     if left.median_us is None or right.median_us is None:
-        return Compared(problem, Verdict.NOT_COMPARABLE, left, right, why="a time is not known")
+        return Compared(problem, ComparedVerdict.NOT_COMPARABLE, left, right, why="a time is not known")
     if (left.source == "predicted") != (right.source == "predicted"):
-        return Compared(problem, Verdict.NOT_COMPARABLE, left, right, why="one of the times is a prediction")
+        return Compared(problem, ComparedVerdict.NOT_COMPARABLE, left, right, why="one of the times is a prediction")
     ratio = right.median_us / left.median_us
     interval, noise = ratio_interval(left, right)
     verdict = _verdict(ratio, interval, tolerance)
     beyond = ratio > 1 + tolerance
     return Compared(
-        problem, verdict, left, right, ratio, interval, noise, regression=beyond and verdict == Verdict.SLOWER
+        problem, verdict, left, right, ratio, interval, noise, regression=beyond and verdict == ComparedVerdict.SLOWER
     )
 
 
-def _verdict(ratio: float, interval: tuple[float, float] | None, tolerance: float) -> Verdict:
+def _verdict(ratio: float, interval: tuple[float, float] | None, tolerance: float) -> ComparedVerdict:
     within = abs(ratio - 1) <= tolerance
     low, high = interval or ((ratio, ratio) if not within else (1.0, 1.0))
     if low <= 1 <= high:
-        return Verdict.SAME if within else Verdict.UNCLEAR
-    return Verdict.SLOWER if low > 1 else Verdict.FASTER
+        return ComparedVerdict.SAME if within else ComparedVerdict.UNCLEAR
+    return ComparedVerdict.SLOWER if low > 1 else ComparedVerdict.FASTER
 
 
 def ratio_interval(a: Timed, b: Timed) -> tuple[tuple[float, float] | None, str]:
