@@ -200,6 +200,9 @@ def cases_of(value: Any, where: str) -> tuple[Case, ...]:
             raise UserError(f"is {show(row)}", where=where, accepted="values by name: {rows: [1, 4096], dtype: fp16}")
         names = [word(name, where) for name in row]
         values = [one if isinstance(one, list) else [one] for one in row.values()]
+        if [] in values:
+            accepted = "a value or a list of values"
+            raise UserError(f"{names[values.index([])]} has no values", where=where, accepted=accepted)
         for one in itertools.chain(*values):
             if not isinstance(one, (int, float, bool, str)) or (isinstance(one, str) and not WORD.fullmatch(one)):
                 raise UserError(f"holds {show(one)}", where=where, accepted="numbers, true, false and words")

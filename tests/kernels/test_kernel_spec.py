@@ -146,6 +146,7 @@ ARGS = yaml.safe_load(EXAMPLE.read_text())["args"]
         ({"rules": [{"keep": "ROWS <= rows", "reason": "x"}]}, "unknown key 'reason'"),
         ({"rules": ["ROWS.__class__"]}, "ROWS.__class__"),
         ({"cases": [{"rows": [1, [2]]}]}, "holds a list"),
+        ({"cases": [{"rows": 4, "cols": 1}, {"rows": 4, "cols": []}]}, "cases: cols has no values"),
         ({"args": {**ARGS, "strid": "rows"}}, "did you mean stride?"),
         ({"args": {**ARGS, "stride": "col"}}, "args, stride: 'col' names col"),
         ({"grid": ["cdiv(rows, ROW)"]}, "did you mean ROWS?"),
