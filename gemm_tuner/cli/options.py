@@ -68,6 +68,7 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--version", action="version", version=f"tune_gemm {gemm_tuner.__version__}", help="print the version and stop"
     )
+    parser.instead["--yaml"] = "specs of programs: tune_gemm.py spec --yaml SPEC.yaml --tune"
     _what_to_tune(parser)
     add_flags_of_a_run(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")

@@ -84,6 +84,8 @@ class Parser(argparse.ArgumentParser):
             add_help=False,
         )
         self.everyday, self.examples = frozenset(everyday), examples
+        # What to do in place of flags that this command lacks, by flag.
+        self.instead: dict[str, str] = {}
         self._words: list[str] = []
         self.add_argument("-h", "--help", action=_Help, nargs=0, help="print this help and stop")
         if everyday:
@@ -119,6 +121,8 @@ class Parser(argparse.ArgumentParser):
             }
             return arguments
         word = unknown[0].partition("=")[0]
+        if word in self.instead:
+            raise UserError(f"unknown flag {word}", hint=program.as_called(self.instead[word]))
         if not word.startswith("-"):
             raise UserError(f"unexpected argument {show(word)}", hint=about_word(word))
         flags = {flag.lstrip("-"): flag for flag in known}

@@ -123,6 +123,7 @@ BAD_FLAGS = {
     "misspelt flag": ([*ONE, "--profler", "nsys"], ["unknown flag --profler", "did you mean --profiler?"]),
     "one dash": ([*ONE, "-compare"], ["unknown flag -compare", "did you mean --compare?"]),
     "unheard-of flag": ([*ONE, "--zzzz=1"], ["unknown flag --zzzz", "--help"]),
+    "flag of spec": (["--yaml", "x.yaml"], ["unknown flag --yaml", "spec --yaml SPEC.yaml --tune"]),
     "abbreviated flag": ([*ONE, "--prof", "nsys"], ["unknown flag --prof", "--profiler"]),
     "a word too many": ([*ONE, "65"], ["unexpected argument '65'", "--help"]),
     "a bare file": (["sizes.yaml"], ["unexpected argument 'sizes.yaml'", "--gemm_size_file"]),

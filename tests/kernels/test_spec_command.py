@@ -363,6 +363,8 @@ REFUSED = {
     "no such folder": (["--output", "no/x.csv"], "does not exist"),
     "an unknown parameter": (["--explain", "TT=1"], "did you mean T?"),
     "an unknown value": (["--explain", "T=7"], "accepted: 1, 2"),
+    "a check of results": (["--compare"], "--compare_wo_tuning"),
+    "an architecture": (["--arch=sm_90"], "build:"),
     "a rule that raises": (["--dry_run"], "has no value: integer"),
 }
 

@@ -52,9 +52,16 @@ examples:
 exit status: 0 a combination was measured; 1 none was; 2 the command line or the spec is wrong; 3 a program is not
 installed or a file cannot be written; 130 interrupted: the same command goes on.
 """
+# Flags of tuning kernels that make no sense for programs.
+INSTEAD = {
+    "--compare": "a program checks its own results and, where they are wrong, ends with a status that is not 0; "
+    "--compare_wo_tuning runs a best file again",
+    "--arch": "what a program is compiled for is in its spec: build: or command:, such as -march={ARCH}",
+}
 
 
 def add_flags(parser: Parser) -> None:
+    parser.instead.update(INSTEAD)
     parser.add_argument("spec", metavar="SPEC", type=Path, nargs="?", help="the spec file")
     parser.add_argument("--yaml", metavar="SPEC", type=Path, help="the same")
     parser.add_argument("--tune", action="store_true", help="sort by the metric; the best have finals")
