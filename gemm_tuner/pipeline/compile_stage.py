@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 
 from gemm_tuner.compile import compile_tasks
@@ -68,12 +68,8 @@ class CompileStage:
         so."""
         results = list(self._service.results.values())
         failed = [one for one in results if one.status in (Status.COMPILE_ERROR, Status.COMPILE_TIMEOUT)]
-        count, text = most_common(one.message for one in failed)
-        if count and len(failed) < len(results) - 1:  # besides the measurement's own kernels
-            hint = (
-                "; --compile_limit gives longer" if any(one.status is Status.COMPILE_TIMEOUT for one in failed) else ""
-            )
-            self._log.say(f"{len(failed)} of {len(results) - 1} kernels do not compile; {count} say: {text}{hint}")
+        if failed and len(failed) < len(results) - 1:  # besides the measurement's own kernels
+            self._log.say(f"{len(failed)} of {len(results) - 1} kernels do not compile; {common_reason(failed)}")
 
     @property
     def busy_s(self) -> float:
@@ -144,3 +140,14 @@ class CompileStage:
     def prefetch(self, wanted: Wanted) -> None:
         """Lets idle workers compile these, in order, because they may be needed next."""
         self._service.prefetch(self._tasks(wanted, longest_first=False))
+
+
+def common_reason(failed: Sequence[CompileResult]) -> str:
+    """The most common reason, and apart from it how many kernels reached the time limit, which a flag raises."""
+    count, text = most_common(one.message for one in failed)
+    late = [one for one in failed if one.status is Status.COMPILE_TIMEOUT]
+    if not late:
+        return f"{count} say: {text}"
+    if most_common(one.message for one in late) == (count, text):
+        return f"{count} say: {text}; --compile_limit gives longer"
+    return f"{count} say: {text}; {len(late)} took too long: --compile_limit gives longer"

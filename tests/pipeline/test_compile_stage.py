@@ -11,10 +11,11 @@ import pytest
 from samples import TEMPLATES, config, problem
 from tuning import session, state_of
 
-from gemm_tuner.core.records import Status, Timing
+from gemm_tuner.core.records import CompileResult, Status, Timing
 from gemm_tuner.languages.kernel_cache import evict, in_use
 from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.languages.triton.symbol_naming import naming
+from gemm_tuner.pipeline.compile_stage import common_reason
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import SizeState
@@ -81,3 +82,18 @@ def test_a_run_that_goes_on_in_a_moved_folder_finds_its_compiles(
     assert moved is not None and moved.scripts.is_relative_to(after)
     goes_on = replace(run, folder=moved, store=Store(moved.store))
     assert compiled(goes_on, 2)[1] == {"kernels compiled": 0, "kernels found in the cache": 0}
+
+
+@pytest.mark.parametrize(
+    ("dead", "late", "line"),
+    [
+        (1, 0, "1 say: the compiler died (exit -11)"),
+        (0, 2, "2 say: not compiled within 5 s; --compile_limit gives longer"),
+        (2, 1, "2 say: the compiler died (exit -11); 1 took too long: --compile_limit gives longer"),
+        (1, 1, "1 say: the compiler died (exit -11); 1 took too long: --compile_limit gives longer"),
+    ],
+)
+def test_a_longer_limit_is_advised_to_what_reached_it_and_to_nothing_else(dead: int, late: int, line: str) -> None:
+    failed = [CompileResult("a", "", Status.COMPILE_ERROR, message="the compiler died (exit -11)")] * dead
+    failed += [CompileResult("b", "", Status.COMPILE_TIMEOUT, message="not compiled within 5 s")] * late
+    assert common_reason(failed) == line
