@@ -15,7 +15,8 @@ from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.export.kernels import choose, files, from_python, module, rows, server_files, source
 from gemm_tuner.export.kernels.checks import checks
 from gemm_tuner.export.kernels.choose import TunedKernel
-from gemm_tuner.export.offers import LeftOut, Trust, remark
+from gemm_tuner.export.offers import LeftOut, remark
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.kernels.keys import text_of
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.store.results import Results

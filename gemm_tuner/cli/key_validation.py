@@ -14,7 +14,7 @@ from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, U
 from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.cute.problem import problem_of
 from gemm_tuner.export.kernels import choose, rows
-from gemm_tuner.export.offers import Trust
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.kernels.kernel_spec import Case, KernelSpec
 from gemm_tuner.kernels.keys import key_of, text_of
 from gemm_tuner.kernels.problem import KernelProblem

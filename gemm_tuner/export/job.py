@@ -17,8 +17,9 @@ from gemm_tuner.core.language import language_of
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.export import offers, plan
 from gemm_tuner.export.devices import Fits
-from gemm_tuner.export.offers import LeftOut, Trust
+from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.export.plan import FilePlan
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline import check_now

@@ -16,6 +16,7 @@ from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export.gemm.rows import gemm_of, tile_of
 from gemm_tuner.export.gemm.run_timings import SCREEN, read_predictions, read_timings
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline.check_now import CheckNow, Finding
@@ -37,28 +38,6 @@ CHECKED_HOW = {
     Verified.AGREED: "compared with other configurations only",
     Verified.FALSE: "not checked",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Trust:
-    """Which rows the user accepts in addition to those that were timed and checked on a GPU.
-
-    predicted:  rows that were never timed, and those checked only in the interpreter (--predicted).
-    unverified: rows that were not checked (--unverified).
-    """
-
-    predicted: bool = False
-    unverified: bool = False
-
-    def fault(self, verified: Verified, source: str) -> str:
-        """Why a row may not be exported; "" if it may. source: of its time, as ``Choice.source``."""
-        if source == "predicted" and not self.predicted:
-            return "is predicted and was never run; --predicted exports it as such"
-        if verified is Verified.INTERPRETED and not self.predicted:
-            return "was checked in the interpreter only; --predicted exports it as such"
-        if verified is Verified.FALSE and not self.unverified:
-            return "is not verified: its result was not compared with a reference; --unverified exports it as such"
-        return ""
 
 
 def known_wrong(row: Row) -> str:

@@ -17,7 +17,8 @@ from gemm_tuner.consumers.consumer import Offer
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EnvironmentFault
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export import offers
-from gemm_tuner.export.offers import LeftOut, Trust
+from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.languages.triton.language import LANGUAGE

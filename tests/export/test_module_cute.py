@@ -26,7 +26,7 @@ from gemm_tuner.core.choice import Choice, Substitute
 from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export.gemm.module import write_module
-from gemm_tuner.export.offers import Trust
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages import kernel_cache

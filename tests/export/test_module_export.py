@@ -23,7 +23,7 @@ from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Device, Verified
 from gemm_tuner.export.gemm.module import ModuleFile, sections, write_module
 from gemm_tuner.export.gemm.module.fallback import general_configs, pointer_fallback
-from gemm_tuner.export.offers import Trust
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.space import prune

@@ -197,7 +197,7 @@ def test_a_row_of_the_family_is_read_back() -> None:
 
 def test_a_results_row_says_the_language_and_a_module_leaves_it_out(tmp_path: Path) -> None:
     from gemm_tuner.export.gemm.module.rows import select
-    from gemm_tuner.export.offers import Trust
+    from gemm_tuner.export.trust import Trust
     from gemm_tuner.store import results
 
     def choice(n: int, one: KernelConfig) -> Choice:

@@ -13,7 +13,7 @@ from tuning import session
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export.gemm.module.rows import select
-from gemm_tuner.export.offers import Trust
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store import results
 from gemm_tuner.store.results_file import Judgement, ResultsFile

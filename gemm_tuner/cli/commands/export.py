@@ -20,8 +20,9 @@ from gemm_tuner.consumers.vllm_kernels import KERNEL_FILES
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.export import devices, job
 from gemm_tuner.export.kernels.rows import has_kernels
-from gemm_tuner.export.offers import CHECKED_HOW, LeftOut, Trust
+from gemm_tuner.export.offers import CHECKED_HOW, LeftOut
 from gemm_tuner.export.plan import Change, FilePlan
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store import results, run_place
 from gemm_tuner.system.installation import data_folder

@@ -12,7 +12,7 @@ from gemm_tuner.core.records import Verified
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.export.kernels.choose import Check
 from gemm_tuner.export.kernels.rows import TunedCase
-from gemm_tuner.export.offers import Trust
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.pipeline import check_now
 from gemm_tuner.pipeline.check_now import CheckNow
 from gemm_tuner.space import space

@@ -8,7 +8,8 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.export.kernels.files import config_text
-from gemm_tuner.export.offers import LeftOut, Trust, known_wrong
+from gemm_tuner.export.offers import LeftOut, known_wrong
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.store import results
 from gemm_tuner.store.results import Results
 from gemm_tuner.store.run_folder import PYTHON_SUMMARY, is_from_python

@@ -10,7 +10,8 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Verified
 from gemm_tuner.cute.problem import problem_of
-from gemm_tuner.export.offers import LeftOut, Trust, known_wrong
+from gemm_tuner.export.offers import LeftOut, known_wrong
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.kernels import kernel_spec_file
 from gemm_tuner.kernels.kernel_spec import KernelSpec
 from gemm_tuner.kernels.problem import KernelProblem

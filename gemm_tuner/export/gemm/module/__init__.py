@@ -11,7 +11,8 @@ from gemm_tuner.export.gemm.module import cute, standing
 from gemm_tuner.export.gemm.module.objects import Object, objects_of
 from gemm_tuner.export.gemm.module.render import rendered
 from gemm_tuner.export.gemm.module.rows import Tuned, Winner, select, winner_fault, winners
-from gemm_tuner.export.offers import LeftOut, Trust
+from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.space import space

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export.gemm.module.objects import Object
 from gemm_tuner.export.gemm.rows import gemm_of, tile_of
-from gemm_tuner.export.offers import LeftOut, Trust, known_wrong, remark
+from gemm_tuner.export.offers import LeftOut, known_wrong, remark
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.families.family import family_of, known_families
 from gemm_tuner.gemm.problem import GemmProblem
