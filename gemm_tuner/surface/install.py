@@ -79,12 +79,15 @@ def install(
     online: bool = False,
     fallback: Fallback | None = None,
     verified: Collection[str] = ("true", "agreed"),
+    predicted: bool = False,
 ) -> Installed:
     """Replaces triton.autotune for kernels that are decorated afterwards, so call it before importing them. A launch
     uses the configuration that a results file has for its key. For an unknown key nothing is tuned: the first
     configuration that can be launched is used, and the launch is recorded for ``tune_gemm.py collect``.
 
     results:  results files of ``tune_gemm.py kernel``. verified: accepted values of ``verified`` in their rows.
+    predicted: use rows that were predicted without a GPU, too, also those checked only in the interpreter. Without it
+              they are left out, with a warning.
     notes:    file for recorded launches; default: launch_notes.jsonl in the cache folder (GEMM_TUNER_CACHE_DIR).
     online:   tune unknown keys with triton's own autotuner, in the process.
     fallback: a function that takes the configurations and the arguments by name, and returns configurations in the
@@ -95,7 +98,11 @@ def install(
     if not autotuner.places():
         raise EnvironmentFault("triton is not installed", where="gt.install", hint="pip install triton")
     paths = [results] if isinstance(results, (str, os.PathLike)) else list(results)
-    installed = Installed(TunedResults.read(paths, verified), Path(notes or _default_notes()), online, fallback)
+    tuned = TunedResults.read(paths, verified, predicted=predicted)
+    if tuned.left_out:
+        rows = f"{tuned.left_out} row{'s were' if tuned.left_out > 1 else ' was'} predicted and never run"
+        warnings.warn(f"gt.install: {rows}, and left out; predicted=True uses such rows", stacklevel=2)
+    installed = Installed(tuned, Path(notes or _default_notes()), online, fallback)
     current = autotuner.places()[0].autotune
     drop_in = _drop_in(getattr(current, ORIGINAL, current), installed)
     for place in autotuner.places():

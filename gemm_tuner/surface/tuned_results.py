@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Verified
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.kernels.kernel_spec import Scalar
 from gemm_tuner.kernels.problem import KernelProblem
 
@@ -32,25 +34,37 @@ def misfit(config: Collection[str], accepted: Collection[str], needed: Collectio
 
 @dataclass(frozen=True)
 class TunedResults:
-    """Cases and configurations by kernel."""
+    """Cases and configurations by kernel. left_out: the number of rows that were predicted and are not taken."""
 
     of_kernel: Mapping[str, tuple[tuple[Mapping[str, Scalar], Mapping[str, Any]], ...]]
+    left_out: int = 0
 
     @classmethod
-    def read(cls, paths: Iterable[str | os.PathLike[str]], verified: Collection[str]) -> TunedResults:
-        """Reads results files of ``tune_gemm.py kernel``. verified: accepted values of ``verified``. Raises
-        UserError."""
+    def read(
+        cls, paths: Iterable[str | os.PathLike[str]], verified: Collection[str], *, predicted: bool = False
+    ) -> TunedResults:
+        """Reads results files of ``tune_gemm.py kernel``. verified: accepted values of ``verified``. predicted: takes
+        rows that were never timed, also those checked only in the interpreter. Raises UserError."""
         from gemm_tuner.store import results
 
         found: dict[str, list[tuple[Mapping[str, Scalar], Mapping[str, Any]]]] = {}
+        trust, left_out = Trust(predicted=predicted), 0
         for path in paths:
             if not Path(path).exists():
                 hint = "leave results out until tune_gemm.py kernel -o has written it"
                 raise UserError("there is no such file", where=str(path), hint=hint)
-            for row in results.read(Path(path)).rows:
-                if isinstance(row.problem, KernelProblem) and row.config and row.verified.value in verified:
-                    found.setdefault(row.problem.name, []).append((row.problem.values, row.config.options()))
-        return cls({name: tuple(rows) for name, rows in found.items()})
+            read = results.read(Path(path))
+            for row in read.rows:
+                source = read.source_of(row)
+                ran = not Trust().fault(Verified.TRUE, source)
+                accepted = verified if ran else {*verified, Verified.INTERPRETED.value}
+                if not isinstance(row.problem, KernelProblem) or not row.config or row.verified.value not in accepted:
+                    continue
+                if trust.fault(Verified.TRUE, source):
+                    left_out += 1
+                    continue
+                found.setdefault(row.problem.name, []).append((row.problem.values, row.config.options()))
+        return cls({name: tuple(rows) for name, rows in found.items()}, left_out)
 
     def config(self, kernel: str, case: Mapping[str, Scalar], key: Collection[str]) -> dict[str, Any] | None:
         """The configuration of the row whose case has the same values of ``key`` and the same types (a type per tensor,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -180,13 +181,15 @@ def test_notes_become_a_spec_whose_launches_are_those_noted(
     assert arguments == {"x": "x", "out": "out", "n": 300, "factor": 300.0, "SHIFT": 0, **params}
 
 
-def results_file(folder: Path, verified: object, config: dict[str, Any], **case: Any) -> Path:
+def results_file(
+    folder: Path, verified: object, config: dict[str, Any], *, source: str = "measured", **case: Any
+) -> Path:
     path = folder / "tuned.yaml"
     row = {
         "kind": "kernels", "kernel": "scale", "spec": "0" * 12, "case": case, "family": "scale", **config,
-        "name": "scale_one", "verified": verified, "median_us": 1.0,
+        "name": "scale_one", "verified": verified, "predicted_us" if source == "predicted" else "median_us": 1.0,
     }  # fmt: skip
-    header = dict.fromkeys(results.Header.__dataclass_fields__, "") | {"num_sms": 1, "seed": 0, "source": "measured"}
+    header = dict.fromkeys(results.Header.__dataclass_fields__, "") | {"num_sms": 1, "seed": 0, "source": source}
     results.write_rows(path, header, [row], [])
     return path
 
@@ -222,6 +225,42 @@ def test_rows_that_were_not_checked_do_not_serve(
     scale, installed = load(results=[path])
     launch(scale, 100)
     assert bool(installed.served) is is_served
+
+
+@pytest.mark.parametrize("verified", ["agreed", "interpreted", False])
+def test_predicted_rows_serve_only_where_they_are_asked_for(
+    load: Callable[..., tuple[Any, Installed]], tmp_path: Path, verified: object
+) -> None:
+    """As in exports; one warning says how many there are. What was not checked does not serve even then."""
+    tuned = {"BLOCK": 16, "num_warps": 8, "num_stages": 2}
+    path = results_file(tmp_path, verified, tuned, source="predicted", n=100, dtype="fp32")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        scale, installed = load(results=[path, path])
+    said = [str(one.message) for one in told if "gt.install" in str(one.message)]
+    rows = "gt.install: 2 rows were predicted and never run, and left out; predicted=True uses such rows"
+    assert said == ([rows] if verified else [])
+    launch(scale, 100)
+    assert not installed.served and notes_in(tmp_path)
+    installed.uninstall()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scale, installed = load(results=path, predicted=True)
+    launch(scale, 100)
+    assert bool(installed.served) is bool(verified)
+
+
+def test_measured_rows_serve_as_before_where_predicted_ones_are_taken(
+    load: Callable[..., tuple[Any, Installed]], tmp_path: Path
+) -> None:
+    """The interpreter's word about a measured row is accepted only where ``verified`` has it."""
+    tuned = {"BLOCK": 16, "num_warps": 8, "num_stages": 2}
+    path = results_file(tmp_path, "interpreted", tuned, n=100, dtype="fp32")
+    for options, is_served in (({"predicted": True}, False), ({"verified": ["interpreted"]}, True)):
+        scale, installed = load(results=path, **options)
+        launch(scale, 100)
+        assert bool(installed.served) is is_served
+        installed.uninstall()
 
 
 def test_a_tuned_configuration_that_does_not_launch_falls_back(
