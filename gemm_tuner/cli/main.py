@@ -24,6 +24,7 @@ from gemm_tuner.core.labels import label
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.measure import device
+from gemm_tuner.pipeline import idle_flags
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.store.sizes import SizeEntry
 from gemm_tuner.system import bug_report, program, start_time
@@ -218,7 +219,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
     older, older_served = read_older(arguments.update)
     served = servers_of(arguments.serve, older_served)
     given_to = {one.consumer: None for entry in entries for one in entry.served} if arguments.benchmark else {}
-    return Settings(
+    settings = Settings(
         entries=entries,
         templates_dir=arguments.templates,
         rules_dir=rules_of(arguments, entries),
@@ -261,3 +262,4 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         time_breakdown=arguments.time_breakdown,
         given=arguments.given,
     )
+    return idle_flags.without_idle(settings)

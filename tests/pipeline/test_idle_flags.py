@@ -7,14 +7,22 @@ from pathlib import Path
 
 import pytest
 from samples import NO_GPU, ROOT
+from tuning import environment as environment_of
 
 from gemm_tuner.cli.main import consoles, main, settings_from
 from gemm_tuner.cli.options import build_parser
 from gemm_tuner.cli.size_flags import read_sizes
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK
+from gemm_tuner.cute.problem import problem_of
+from gemm_tuner.hosts import host_spec_file
+from gemm_tuner.hosts.host_spec import HostProblem
+from gemm_tuner.kernels import kernel_spec_file
 from gemm_tuner.measure import device as devices
 from gemm_tuner.pipeline import idle_flags
 from gemm_tuner.pipeline import run as pipeline
+from gemm_tuner.pipeline.run_identity import method
+from gemm_tuner.pipeline.session import how_timed
+from gemm_tuner.store.sizes import SizeEntry
 
 ONE = ["-m", "64", "-n", "64", "-k", "64"]
 TUNED = str(ROOT / "tests" / "data" / "h200_nsys_recording" / "tuned.yaml")
@@ -80,6 +88,33 @@ def test_flags_about_timing() -> None:
     assert of_run("replayed", "--starts-per-round=2") == {"--starts-per-round"}
     assert of_run("predicted", "--wait", "5m") == of_run("replayed", "--wait", "5m") == {"--wait"}
     assert of_run("measured", "--no_wait") == of_run("predicted") == set()
+
+
+def kernel_entries(kind: str) -> tuple[SizeEntry, ...]:
+    folder = ROOT / "examples" / "kernels"
+    if kind == "hosts":
+        host, cases = host_spec_file.read("", f"{folder / 'layer_norm.py'}:run", folder / "layer_norm.yaml")
+        return tuple(SizeEntry(HostProblem.of(host, case)) for case in cases)
+    spec, cases = kernel_spec_file.read(folder / ("cute_quack.yaml" if kind == "cute" else "softmax.yaml"), "")
+    return tuple(SizeEntry(problem_of(spec, case)) for case in cases)
+
+
+@pytest.mark.parametrize("kind", ["kernels", "cute", "hosts", "gemm"])
+def test_flags_about_operands_change_nothing_for_users_kernels(kind: str) -> None:
+    """The header says how they were timed; for GEMMs the flags have an effect."""
+    users = kind != "gemm"
+    arguments = build_parser().parse([*ONE, "--rotating_tensor", "64", "--init_type", "zeros", "--seed", "3"])
+    entries = kernel_entries(kind) if users else read_sizes(arguments, consoles().log)
+    assert {entry.problem.kind for entry in entries} == {kind}
+    settings = settings_from(arguments, entries)
+    idle = {line.split()[0] for line in idle_flags.of_run(settings, "measured")}
+    assert idle == ({"--rotating_tensor", "--init_type"} if users else set())
+    how = how_timed(settings, environment_of(1))
+    assert (how["l2"], how["init_type"], how["seed"]) == (
+        ("flushed", "randn", 3) if users else ("rotating", "zeros", 3)
+    )
+    plain = settings_from(build_parser().parse([*ONE, "--seed", "3"]), entries)
+    assert (method(settings, is_timed=True) == method(plain, is_timed=True)) is users, "a run goes on with either"
 
 
 def test_a_run_says_so_before_it_begins(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
