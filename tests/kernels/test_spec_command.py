@@ -355,6 +355,21 @@ def test_the_example_in_mojo_is_run(run: Run) -> None:
     assert bad["status"] == "launch_error" and "error" in bad["reason"]
 
 
+@pytest.mark.skipif(None in map(shutil.which, ("mojo", "ptxas")), reason="Mojo or ptxas is not installed")
+def test_the_example_of_a_gpu_kernel_in_mojo_is_compiled_without_a_gpu(run: Run) -> None:
+    """Registers of one configuration, and one whose tiles do not divide the matrix."""
+    for name in ("matmul_gpu.mojo", "matmul_gpu_mojo.yaml"):
+        (run.folder / name).write_text((ROOT / "examples" / "kernels" / name).read_text("utf-8"), encoding="utf-8")
+    text = (run.folder / "matmul_gpu_mojo.yaml").read_text(encoding="utf-8")
+    spec = text.replace("[16, 32]", "[16, 24]").replace("[4, 8, 32]", "4")
+    assert run("-o", "t.csv", spec=spec) == EXIT_OK
+    good, bad = run.table()
+    if "install MAX" in good["reason"]:
+        pytest.skip("Mojo is here without max-core")
+    assert good["status"] == "ok" and 16 <= float(good["met (registers)"]) <= 255
+    assert bad["status"] == "compile_error" and bad["reason"]
+
+
 REFUSED = {
     "two files": (["--yaml", "t.yaml"], "both SPEC and --yaml"),
     "an ending": (["--output", "x.txt"], "FILE.csv"),
