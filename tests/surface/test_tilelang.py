@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,23 @@ def test_without_tilelang_it_says_how_to_get_it(tmp_path: Path) -> None:
     run = [sys.executable, "-c", f"import sys, runpy; sys.path[:0] = ['{tmp_path}']; runpy.run_path('{EXAMPLE}')"]
     done = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (1, "tilelang is not installed: pip install gemm-tuner[tilelang]\n")
+
+
+# The names that the example uses when it is imported; nothing of them is called.
+STAND_IN = """
+def jit(out_idx):
+    return lambda function: function
+"""
+
+
+def test_without_a_gpu_it_says_that_it_needs_one(tmp_path: Path) -> None:
+    (tmp_path / "tilelang").mkdir()
+    (tmp_path / "tilelang" / "__init__.py").write_text(STAND_IN)
+    (tmp_path / "tilelang" / "language.py").touch()
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "CUDA_VISIBLE_DEVICES": ""}
+    run = [sys.executable, str(EXAMPLE)]
+    done = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "a GPU is needed" in done.stderr
 
 
 BUILD = """
