@@ -37,6 +37,7 @@ BLACKWELL_SPACE = {
     "use_2cta_instrs": [True, False],
     "use_tma_store": [True, False],
 }
+HOPPER_CLASS, BLACKWELL_CLASS = "HopperWgmmaGemmPersistentKernel", "PersistentDenseGemmKernel"
 SMS = {"sm_90": 132, "sm_100": 148, "sm_103": 148}
 
 
@@ -81,7 +82,7 @@ def hopper(
     from cutlass import Float32
     from cutlass.cute.runtime import make_fake_stream
 
-    kind = module_of(kernel_from).HopperWgmmaGemmPersistentKernel
+    kind = getattr(module_of(kernel_from), HOPPER_CLASS)
     gemm = kind(Float32, tile_shape_mn, cluster_shape_mn, 1, raster_along_m)
     stream = make_fake_stream(use_tvm_ffi_env_stream=True)
     return gemm, (*operands(b_major), max_active_clusters, stream), kind.kernel
@@ -100,7 +101,7 @@ def blackwell(
     from cutlass import Float32
     from cutlass.cute.runtime import make_fake_stream
 
-    kind = module_of(kernel_from).PersistentDenseGemmKernel
+    kind = getattr(module_of(kernel_from), BLACKWELL_CLASS)
     gemm = kind(Float32, use_2cta_instrs, mma_tiler_mn, cluster_shape_mn, use_tma_store)
     gemm.check_mma_tiler_and_cluster_shape()
     stream = make_fake_stream(use_tvm_ffi_env_stream=True)
@@ -108,6 +109,14 @@ def blackwell(
 
 
 # What runs here.
+
+
+def check_file(path: Path, arch: str) -> str:
+    """Why the file holds no kernel for the architecture, and which of NVIDIA's does; "" if it holds one."""
+    generation, kind = ("hopper", HOPPER_CLASS) if arch == "sm_90" else ("blackwell", BLACKWELL_CLASS)
+    if f"class {kind}" in path.read_text(encoding="utf-8", errors="replace"):
+        return ""
+    return f"{path} has no {kind}: for {arch} NVIDIA's file is {generation}/kernel/dense_gemm/dense_gemm_persistent.py"
 
 
 def max_active_clusters(cluster_shape_mn: tuple[int, int], num_sms: int) -> int:
@@ -188,6 +197,8 @@ def main() -> int:
     given = parser.parse_args()
     if given.kernel_from and not Path(given.kernel_from).is_file():
         parser.error(f"--kernel_from: there is no file {given.kernel_from}; --help says where NVIDIA's is")
+    if given.kernel_from and (wrong := check_file(Path(given.kernel_from), given.arch)):
+        parser.error(f"--kernel_from: {wrong}")
     if given.kernel_from:
         compiled = compile_ahead(given)
         if given.compiled:

@@ -202,6 +202,10 @@ def test_the_example_compiles_the_space_of_the_file_that_is_named(built: Any, tm
     with pytest.raises(subprocess.CalledProcessError) as failed:
         run("--kernel_from", tmp_path / "gemm.py")
     assert failed.value.returncode == 2 and "there is no file" in failed.value.stderr.splitlines()[-1]
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        run("--kernel_from", file, "--arch", "sm_90")
+    said = "for sm_90 NVIDIA's file is hopper/kernel/dense_gemm/dense_gemm_persistent.py"
+    assert failed.value.returncode == 2 and failed.value.stderr.splitlines()[-1].endswith(said)
 
 
 def test_nothing_is_compiled_for_other_gpus(built: Any) -> None:
