@@ -79,6 +79,8 @@ class Workload(Protocol):
     baseline_name: str
     # Whether ``baseline_call`` returns one for any problem.
     has_baseline_call: bool
+    # The flags about operands that ``operands`` ignores, by the name of their argument, with the reason.
+    idle_flags: Mapping[str, str]
     # Whether the sets that ``operands`` returns never share a tensor.
     sets_are_apart: bool
     # Keys that identify the problem in an entry of a size file or results file, without ``kind``.

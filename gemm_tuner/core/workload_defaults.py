@@ -15,6 +15,7 @@ class WorkloadDefaults:
 
     language = "triton"
     has_baseline_call = True
+    idle_flags: Mapping[str, str] = {}
     sets_are_apart = True
     hashes_launches = False
     configs_are_given = False

@@ -33,6 +33,10 @@ class MoeWorkload(PlainWorkload):
     kind = MoeProblem.kind
     baseline_name = "default"
     has_baseline_call = False  # the default is a configuration
+    idle_flags: Mapping[str, str] = {
+        "rotating_tensor": "a fused MoE layer has one set of operands for each draw of the routing",
+        "init_type": "a fused MoE layer's dtype says what its operands hold",
+    }
     sets_are_apart = False  # draws of the routing share the weights
     problem_keys = KEYS
     templates_dir: Path | None = None

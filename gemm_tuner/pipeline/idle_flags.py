@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.pipeline.settings import Settings
 
 _TIMING = ("screen_with", "starts_per_round", "warmup", "iters", "rotating_tensor", "init_type", "launch_limit")
@@ -11,12 +12,8 @@ _WAITING = ("wait", "no_wait")
 _WITHOUT_A_GPU = ("search", "budget", *_TIMING, *_WAITING, "no_compile_stage")
 _COMPILE_ONLY = (*_WITHOUT_A_GPU, "profiler", "output", "compare", "update", "validate_key", "serve", "seed")
 _CHOICE = ("search", "families", "serve", "no_heuristics", "starts_per_round")
-# Kinds of problems; importing their classes would delay every command.
-_USERS_KERNELS = ("kernels", "cute", "hosts")
-_OF_USERS_KERNELS = {
-    "rotating_tensor": "a user's kernel has one set of tensors, and L2 is flushed before each call",
-    "init_type": "the spec or the host function says how a user's kernel's tensors are filled",
-}
+# The settings that flags about operands have another name in.
+_SETTING_OF = {"rotating_tensor": "rotating_mib"}
 
 
 def of_run(settings: Settings, source: str, task: str = "") -> list[str]:
@@ -36,19 +33,13 @@ def of_run(settings: Settings, source: str, task: str = "") -> list[str]:
         why.update(dict.fromkeys(_WITHOUT_A_GPU, "without a GPU nothing is timed"))
     elif source == "replayed":
         why.update(dict.fromkeys((*_TIMING, *_WAITING), "a replay times nothing"))
-    if _tunes_users_kernels(settings):
-        why.update(_OF_USERS_KERNELS)
+    why.update(workload_of(settings.kind).idle_flags)
     if settings.update_file is None:
         why["min_improvement"] = "it is about --update, which is not given"
     return [f"{settings.given[name]} changes nothing: {why[name]}" for name in why if name in settings.given]
 
 
 def without_idle(settings: Settings) -> Settings:
-    """The settings with the defaults of flags that a user's kernel makes idle, so that headers say what was done."""
-    if not _tunes_users_kernels(settings):
-        return settings
-    return replace(settings, init_type=Settings.init_type, rotating_mib=Settings.rotating_mib)
-
-
-def _tunes_users_kernels(settings: Settings) -> bool:
-    return any(entry.problem.kind in _USERS_KERNELS for entry in settings.entries)
+    """The settings with the defaults of flags that the kind of problem ignores, so that headers say what was done."""
+    fields = [_SETTING_OF.get(flag, flag) for flag in workload_of(settings.kind).idle_flags]
+    return replace(settings, **{field: getattr(Settings, field) for field in fields})

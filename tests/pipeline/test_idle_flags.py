@@ -18,6 +18,7 @@ from gemm_tuner.hosts import host_spec_file
 from gemm_tuner.hosts.host_spec import HostProblem
 from gemm_tuner.kernels import kernel_spec_file
 from gemm_tuner.measure import device as devices
+from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.pipeline import idle_flags
 from gemm_tuner.pipeline import run as pipeline
 from gemm_tuner.pipeline.run_identity import method
@@ -25,6 +26,7 @@ from gemm_tuner.pipeline.session import how_timed
 from gemm_tuner.store.sizes import SizeEntry
 
 ONE = ["-m", "64", "-n", "64", "-k", "64"]
+MOE = MoeProblem("vllm", 64, 128, 768, 2048, 8)
 TUNED = str(ROOT / "tests" / "data" / "h200_nsys_recording" / "tuned.yaml")
 
 
@@ -92,6 +94,8 @@ def test_flags_about_timing() -> None:
 
 def kernel_entries(kind: str) -> tuple[SizeEntry, ...]:
     folder = ROOT / "examples" / "kernels"
+    if kind == "moe":
+        return (SizeEntry(MOE),)
     if kind == "hosts":
         host, cases = host_spec_file.read("", f"{folder / 'layer_norm.py'}:run", folder / "layer_norm.yaml")
         return tuple(SizeEntry(HostProblem.of(host, case)) for case in cases)
@@ -99,8 +103,8 @@ def kernel_entries(kind: str) -> tuple[SizeEntry, ...]:
     return tuple(SizeEntry(problem_of(spec, case)) for case in cases)
 
 
-@pytest.mark.parametrize("kind", ["kernels", "cute", "hosts", "gemm"])
-def test_flags_about_operands_change_nothing_for_users_kernels(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["kernels", "cute", "hosts", "moe", "gemm"])
+def test_flags_about_operands_change_nothing_where_others_make_them(kind: str) -> None:
     """The header says how they were timed; for GEMMs the flags have an effect."""
     users = kind != "gemm"
     arguments = build_parser().parse([*ONE, "--rotating_tensor", "64", "--init_type", "zeros", "--seed", "3"])
