@@ -17,15 +17,21 @@ from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.values import did_you_mean
 
 KEYS = (
-    *("name", "kernel", "cases", "params", "rules", "reference", "manual_check", "check", "check_cases", "reset"),
+    *("name", "kernel", "host", "cases", "params", "rules", "reference", "manual_check", "check", "check_cases", "reset"),
     *("restore", "key", "buckets", "flops", "bytes", "select"),
 )
 OF_THE_HOST = ("tensors", "args", "grid")
 
 
+def names_host(path: Path) -> bool:
+    """Whether a spec file names a host function. Raises UserError for a file that cannot be read."""
+    row = load_yaml(path, "spec")
+    return isinstance(row, dict) and "host" in row
+
+
 def read(target: str, host: str, path: Path | None) -> tuple[HostSpec, tuple[Case, ...]]:
-    """The spec and its cases. target, host: FILE.py:NAME of the kernel and of the host function. path: the spec file;
-    without one, the only case is that of the host function's defaults.
+    """The spec and its cases. target, host: FILE.py:NAME of the kernel and of the host function, each "" where the spec
+    file names it. path: the spec file; without one, the only case is that of the host function's defaults.
 
     Raises UserError naming the file and the key.
     """
@@ -42,7 +48,7 @@ def read(target: str, host: str, path: Path | None) -> tuple[HostSpec, tuple[Cas
     if named is None:
         raise UserError("names no kernel", where=where, accepted="FILE.py:NAME, the first argument")
     kernel_file, kernel_name = file_and_name(named, Path() if target else folder, "kernel")
-    host_file, host_name = file_and_name(host, Path(), "--host")
+    host_file, host_name = file_and_name(host or row.get("host"), Path() if host else folder, "--host" if host else where)
     if kernel_file.resolve() == host_file.resolve():
         kernel_file = host_file
     elif kernel_file.stem == host_file.stem:

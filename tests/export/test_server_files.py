@@ -186,3 +186,16 @@ def test_what_no_gpu_checked_is_left_out(tmp_path: Path, capsys: pytest.CaptureF
     assert export(path, "vllm-ssu", tmp_path / "out", "--unverified", "--json") == 0
     (entry,) = json.loads(capsys.readouterr().out.splitlines()[-1])["entries"]
     assert (entry["key"], entry["verified"]) == ("128", "false")
+
+
+def test_a_results_file_without_its_run_is_exported_by_a_spec_that_names_kernel_and_host(tmp_path: Path) -> None:
+    path, out = tuned(tmp_path / "ssu", "vllm_ssu", mamba(8, 1)), tmp_path / "out"
+    assert export(path, "vllm-ssu", out) == 0
+    (tmp_path / "ssu" / "run.json").unlink()
+    spec = tmp_path / "ssu" / "spec.yaml"
+    assert export(path, "vllm-ssu", tmp_path / "no", "--spec", str(spec)) == 2
+    (file, kernel), host = KERNELS["vllm_ssu"]
+    named = {"kernel": f"{written(tmp_path / 'ssu') / file}:{kernel}", "host": f"{EXAMPLES / host}"}
+    spec.write_text(yaml.safe_dump({**yaml.safe_load(spec.read_text()), **named}))
+    assert export(path, "vllm-ssu", tmp_path / "again", "--spec", str(spec)) == 0
+    assert files(tmp_path / "again") == files(out)

@@ -68,7 +68,7 @@ tune_gemm.py kernel [FILE.py:NAME] --spec SPEC.yaml [flag ...]
     parser.add_argument("--host", metavar="FILE.py:FUNCTION",
                         help="a function of a case's values and of parameters, which makes inputs, launches the kernel "
                         "and returns outputs; parameters that it does not take are the kernel's, from the spec or its "
-                        "own triton.autotune")  # fmt: skip
+                        "own triton.autotune (default: the host: that the spec names)")  # fmt: skip
     parser.add_argument("--validate_key", metavar="N", type=positive,
                         help="then tune N cases that share a key of the spec and were not tuned, and say how much "
                         "slower the key's configuration is there than their own best")  # fmt: skip
@@ -82,13 +82,14 @@ tune_gemm.py kernel [FILE.py:NAME] --spec SPEC.yaml [flag ...]
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.cli.main import run
 
-    if arguments.host and arguments.validate_key:
-        raise UserError("says nothing about --host", where="--validate_key", accepted="it with --spec and its key")
-    if arguments.host:
-        from gemm_tuner.hosts import host_spec_file
+    from gemm_tuner.hosts import host_spec_file
+
+    if arguments.host or (arguments.spec is not None and host_spec_file.names_host(arguments.spec)):
         from gemm_tuner.hosts.host_spec import HostProblem
 
-        host_spec, cases = host_spec_file.read(arguments.kernel, arguments.host, arguments.spec)
+        if arguments.validate_key:
+            raise UserError("says nothing about --host", where="--validate_key", accepted="it with --spec and its key")
+        host_spec, cases = host_spec_file.read(arguments.kernel, arguments.host or "", arguments.spec)
         host_spec_file.require_values(host_spec, cases)
         return run(arguments, shown, entries_of(arguments, [HostProblem.of(host_spec, case) for case in cases]))
     if arguments.spec is None:

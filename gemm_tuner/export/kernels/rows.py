@@ -12,6 +12,8 @@ from gemm_tuner.core.records import Verified
 from gemm_tuner.cute.problem import problem_of
 from gemm_tuner.export.offers import LeftOut, known_wrong
 from gemm_tuner.export.trust import Trust
+from gemm_tuner.hosts import host_spec_file
+from gemm_tuner.hosts.host_spec import HostProblem, HostSpec
 from gemm_tuner.kernels import kernel_spec_file
 from gemm_tuner.kernels.kernel_spec import KernelSpec
 from gemm_tuner.kernels.problem import KernelProblem
@@ -70,7 +72,7 @@ class _Specs:
 
     def __init__(self, path: Path, spec_file: Path | None) -> None:
         self._path = path
-        self._given = None if spec_file is None else (spec_file, kernel_spec_file.read(spec_file)[0])
+        self._given = None if spec_file is None else (spec_file, _read(spec_file))
         self._kept: dict[Path, Mapping[KernelProblem, KernelProblem]] = {}
 
     def of(self, problem: KernelProblem, row: Row, header: Mapping[str, str | int]) -> tuple[KernelProblem, Path]:
@@ -78,7 +80,7 @@ class _Specs:
         folder = results.run_folder(self._path, header) or self._path.parent
         if self._given is not None:
             file, spec = self._given
-            given = problem_of(spec, problem.case)
+            given = HostProblem.of(spec, problem.case) if isinstance(spec, HostSpec) else problem_of(spec, problem.case)
             if given != problem:
                 hint = "give the spec and the kernel as they were tuned; key and buckets may differ"
                 raise UserError(f"is not what {problem.key} was tuned by", where=printable(file), hint=hint)
@@ -92,6 +94,11 @@ class _Specs:
             hint = "name the spec file by --spec"
             raise UserError(f"its run, {folder}, is gone, and its spec with it", where=row.where, hint=hint)
         return self._kept[folder][problem], folder
+
+
+def _read(spec_file: Path) -> KernelSpec:
+    of_host = host_spec_file.names_host(spec_file)
+    return host_spec_file.read("", "", spec_file)[0] if of_host else kernel_spec_file.read(spec_file)[0]
 
 
 def _problems_of(folder: Path) -> dict[KernelProblem, KernelProblem]:
