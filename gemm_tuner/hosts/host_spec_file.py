@@ -17,8 +17,8 @@ from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.values import did_you_mean
 
 KEYS = (
-    *("name", "kernel", "host", "cases", "params", "rules", "reference", "manual_check", "check", "check_cases", "reset"),
-    *("restore", "key", "buckets", "flops", "bytes", "select"),
+    *("name", "kernel", "host", "cases", "params", "rules", "reference", "manual_check", "check", "check_cases"),
+    *("reset", "restore", "key", "buckets", "flops", "bytes", "select"),
 )
 OF_THE_HOST = ("tensors", "args", "grid")
 
@@ -48,7 +48,8 @@ def read(target: str, host: str, path: Path | None) -> tuple[HostSpec, tuple[Cas
     if named is None:
         raise UserError("names no kernel", where=where, accepted="FILE.py:NAME, the first argument")
     kernel_file, kernel_name = file_and_name(named, Path() if target else folder, "kernel")
-    host_file, host_name = file_and_name(host or row.get("host"), Path() if host else folder, "--host" if host else where)
+    at = Path() if host else folder
+    host_file, host_name = file_and_name(host or row.get("host"), at, "--host" if host else f"{where}, host")
     if kernel_file.resolve() == host_file.resolve():
         kernel_file = host_file
     elif kernel_file.stem == host_file.stem:

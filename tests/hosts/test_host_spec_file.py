@@ -107,7 +107,9 @@ def test_a_spec_file_may_name_both_functions_from_its_own_folder(tmp_path: Path)
     spec = tmp_path / "spec.yaml"
     spec.write_text("cases: {n: 20}\nparams: {BLOCK: [16]}\n")
     assert not host_spec_file.names_host(spec)
-    given, _ = host_spec_file.read(f"{tmp_path / SAMPLE.name}:doubled", f"{tmp_path / SAMPLE.name}:three_launches", spec)
+    given, _ = host_spec_file.read(
+        f"{tmp_path / SAMPLE.name}:doubled", f"{tmp_path / SAMPLE.name}:three_launches", spec
+    )
     spec.write_text(f"kernel: {SAMPLE.name}:doubled\nhost: {SAMPLE.name}:three_launches\n" + spec.read_text())
     assert host_spec_file.names_host(spec) and host_spec_file.read("", "", spec)[0] == given
     spec.write_text(spec.read_text().replace("three_launches", "three_lunches"))
