@@ -81,7 +81,6 @@ tune_gemm.py kernel [FILE.py:NAME] --spec SPEC.yaml [flag ...]
 
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.cli.main import run
-
     from gemm_tuner.hosts import host_spec_file
 
     if arguments.host or (arguments.spec is not None and host_spec_file.names_host(arguments.spec)):
