@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
+from gemm_tuner.core.axes import Axis, OwnSpace
 from gemm_tuner.core.entries import Entries
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plugins import find
@@ -40,23 +40,6 @@ def launch_all(launches: Iterable[Launch]) -> None:
     """Launches the kernels of one call without waiting for them."""
     for _, kernel, grid, positional, options in launches:
         kernel[grid](*positional, **options)
-
-
-OwnRule = tuple[str, str, Callable[[Any, Problem, Device], Any]]
-
-
-@dataclass(frozen=True)
-class OwnSpace:
-    """A search space that comes with the problems instead of from space and rule files.
-
-    families:   the values of each axis, by family.
-    rules:      (name, reason, predicate); the predicate takes (columns, problem, device) and is True for rows to keep.
-    heuristics: more of these, which --no_heuristics turns off.
-    """
-
-    families: Mapping[str, Mapping[str, Any]]
-    rules: tuple[OwnRule, ...]
-    heuristics: tuple[OwnRule, ...] = ()
 
 
 class Jury(Protocol):
@@ -141,6 +124,9 @@ class Workload(Protocol):
 
     def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:
         """The space that these problems bring with them; None if it is in space files and rule files."""
+
+    # What the search knows of axes, by name; those that are absent are ``Axis()``.
+    search_axes: Mapping[str, Axis]
 
     def default_config(self, problem: Problem, device: Device) -> Config | None:
         """The configuration that would be launched without tuning, if known. It is a finalist, it is replaced only by

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gemm_tuner.core.axes import Axis, OwnSpace
 from gemm_tuner.core.entries import Entries
 from gemm_tuner.core.records import Config, Device, Problem
-from gemm_tuner.core.workload import Jury, OwnSpace
+from gemm_tuner.core.workload import Jury
 
 
 class WorkloadDefaults:
@@ -20,6 +21,7 @@ class WorkloadDefaults:
     hashes_launches = False
     configs_are_given = False
     entries: Entries | None = None
+    search_axes: Mapping[str, Axis] = {"num_warps": Axis(1.5), "num_stages": Axis(0.7, any_step=True)}
     label_meanings: Mapping[str, str] = {}
     config_legend = ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from gemm_tuner.core.axes import Axis
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device
 from gemm_tuner.gemm.config import (
@@ -33,6 +34,11 @@ OPTIONAL_AXES = tuple(field for field, _ in FAMILY_NAME_PARTS)
 FLAGS = ("WARP_SPECIALIZE", "STREAM_B", "PINGPONG", "SWAP_AB")
 FROM_0 = ("waves_per_eu", "matrix_instr_nonkdim", "PROGRAMS_PER_SM", "PACK_BLOCK", *FLAGS)
 HIGHEST = 65536  # of any axis
+SEARCH_AXES = {
+    "GROUP_SIZE_M": Axis(0.5, any_step=True),
+    "PROGRAMS_PER_SM": Axis(3.0, any_step=True),
+    "EPILOGUE_SUBTILE": Axis(any_step=True),
+}
 
 
 def check_axes(value: Any, where: str, device: Device) -> dict[str, tuple[int, ...]]:

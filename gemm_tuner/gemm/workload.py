@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gemm_tuner.core.axes import Axis
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.entries import Entries
 from gemm_tuner.core.records import Config, Device, Target
@@ -57,6 +58,7 @@ class GemmWorkload(WorkloadDefaults):
     type_fault = staticmethod(combinations.type_fault)
     check_axes = staticmethod(axes.check_axes)
     frame = staticmethod(axes.frame)
+    search_axes: Mapping[str, Axis] = {**WorkloadDefaults.search_axes, **axes.SEARCH_AXES}
 
     label_meanings = short_forms.MEANINGS
     config_legend = short_forms.CONFIG_LEGEND

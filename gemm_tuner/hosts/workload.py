@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gemm_tuner.core.axes import OwnSpace
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem
-from gemm_tuner.core.workload import Launch, OwnSpace, PreparedLaunches
+from gemm_tuner.core.workload import Launch, PreparedLaunches
 from gemm_tuner.hosts.host_spec import HostProblem
 from gemm_tuner.hosts.shared_tensors import SharedTensors
 from gemm_tuner.kernels.workload import SMALL, KernelWorkload, at_most, family_of

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gemm_tuner.core.axes import Axis, OwnSpace
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Device, Problem, Verdict
-from gemm_tuner.core.workload import Launch, OwnSpace
+from gemm_tuner.core.workload import Launch
 from gemm_tuner.kernels import arguments
 from gemm_tuner.kernels.expressions import Expression
 from gemm_tuner.kernels.kernel_spec import LAST, Case, KernelSpec
@@ -40,6 +41,8 @@ class KernelWorkload(PlainWorkload):
         "rotating_tensor": "a user's kernel has one set of tensors, and L2 is flushed before each call",
         "init_type": "the spec or the host function says how a user's kernel's tensors are filled",
     }
+    # As in the tutorials of Triton: rows of tiles that are computed together.
+    search_axes: Mapping[str, Axis] = {**PlainWorkload.search_axes, "GROUP_SIZE_M": Axis(0.5, any_step=True)}
     templates_dir: Path | None = None
     rules_dir: Path | None = None
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from gemm_tuner.core.axes import Axis, OwnSpace
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
-from gemm_tuner.core.workload import Launch, OwnSpace
+from gemm_tuner.core.workload import Launch
 from gemm_tuner.moe import launch, model, operands, pairs, routing, rules, sensitivity
 from gemm_tuner.moe.problem import KEYS, MoeProblem
 from gemm_tuner.moe.rules import of
@@ -39,6 +40,7 @@ class MoeWorkload(PlainWorkload):
     }
     sets_are_apart = False  # draws of the routing share the weights
     problem_keys = KEYS
+    search_axes: Mapping[str, Axis] = {**PlainWorkload.search_axes, "GROUP_SIZE_M": Axis(0.5, any_step=True)}
     templates_dir: Path | None = None
     rules_dir: Path | None = None
 

@@ -12,9 +12,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from gemm_tuner.consumers.consumer import STAND_IN
+from gemm_tuner.core.axes import OwnSpace
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Config, Device, Problem
-from gemm_tuner.core.workload import OwnSpace, workload_of
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure import host, replay
 from gemm_tuner.pipeline.settings import Settings

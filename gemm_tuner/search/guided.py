@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gemm_tuner.core.records import Device
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.search.learned import Estimate, Floats, estimates, features_of
 from gemm_tuner.search.nearness import diverse_sample, neighbours
 from gemm_tuner.search.remembered import Remembered, content
@@ -80,7 +81,8 @@ class Guided:
 
     def _first(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         def sampled(size: SizeView) -> list[str]:
-            return diverse_sample(size.candidates, self._count(size, self.first_share), self.similarity_penalty)
+            count, known = self._count(size, self.first_share), workload_of(size.problem.kind).search_axes
+            return diverse_sample(size.candidates, count, self.similarity_penalty, known)
 
         return self._samples.of(content(sizes), lambda: {size.problem: sampled(size) for size in sizes})
 
@@ -102,7 +104,7 @@ class Guided:
             near = np.zeros(len(size.candidates), dtype=bool)
             # Equal times are ordered by name, so that the result does not depend on the order in which times arrive.
             for leader in sorted(size.timed_us, key=lambda name: (size.timed_us[name], name))[: self.leaders]:
-                near |= neighbours(size.candidates, leader)
+                near |= neighbours(size.candidates, leader, workload_of(size.problem.kind).search_axes)
             worth = set(size.candidates.index[near & (one.gain >= self.min_gain)])
             names = [name for name in not_requested(size, self._order(size, one), {}) if name in worth]
             chosen[size.problem] = names[: int(self.polish_share * len(size.candidates))]

@@ -18,6 +18,7 @@ from samples import config, device, problem, shipped
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm import model
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.workload import WORKLOAD
 from gemm_tuner.search import SEARCHES, Search, SizeView, guided, make_search
 from gemm_tuner.search.genetic import Genetic
 from gemm_tuner.search.guided import MORE_FIRST, Guided
@@ -275,12 +276,14 @@ def test_neighbours_differ_in_one_axis_by_one_step_or_any_of_the_launch() -> Non
         "other family": replace(config(), family="gemm_persistent"),
     }
     table = pd.DataFrame([one.to_dict() for one in configs.values()], index=list(configs))
-    assert list(table.index[neighbours(table, "leader")]) == ["one step", "far group", "near group"]
+    near = table.index[neighbours(table, "leader", WORKLOAD.search_axes)]
+    assert list(near) == ["one step", "far group", "near group"]
+    assert list(table.index[neighbours(table, "leader", {})]) == ["one step", "near group"]
 
 
 def test_the_first_choice_is_predicted_fast_and_not_all_alike() -> None:
     size = views()[2]
-    alike, varied = (diverse_sample(size.candidates, 20, cost) for cost in (0.0, 2.0))
+    alike, varied = (diverse_sample(size.candidates, 20, cost, WORKLOAD.search_axes) for cost in (0.0, 2.0))
     assert alike == size.by_prediction()[:20]
     assert alike[0] == varied[0]
     tiles = [
