@@ -37,6 +37,7 @@ class KernelWorkload(PlainWorkload):
     hashes_launches = True
     configs_are_given = True
     has_baseline_call = False
+    baseline_name = "default"
     idle_flags: Mapping[str, str] = {
         "rotating_tensor": "a user's kernel has one set of tensors, and L2 is flushed before each call",
         "init_type": "the spec or the host function says how a user's kernel's tensors are filled",

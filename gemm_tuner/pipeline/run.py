@@ -56,8 +56,9 @@ def tune_by(settings: Settings, log: RunLog, cluster: OnCluster | None) -> int:
     if settings.older and environment.source == "predicted":
         flag = "--update" if settings.update_file else "--current"
         raise EnvironmentFault(f"{flag} needs a GPU to time on", hint=f"without {flag} the times are predicted")
-    settings = prepare.on_device(settings, environment.device)
     log.passed("look for GPUs")
+    settings = prepare.on_device(settings, environment.device)
+    log.passed("try host functions")
     say_idle(settings, environment, log.console)
     prepare.require_a_type([entry.problem for entry in settings.entries], environment.device)
     servers = serving.asked_for(settings, environment.device)
@@ -163,6 +164,7 @@ def benchmark_by(settings: Settings, log: RunLog) -> int:
     log.passed("look for GPUs")
     say_idle(settings, environment, log.console, "--benchmark")
     settings = prepare.on_device(settings, environment.device)
+    log.passed("try host functions")
     states, servers = (
         given(settings, environment),
         serving.given(settings.entries, environment.device, settings.kernels),

@@ -26,6 +26,7 @@ def test_what_a_host_function_launches_is_compiled_checked_and_written(tmp_path:
     words = ["kernel", "mine.py:doubled", "--host", "mine.py:three_launches", "--spec", "spec.yaml", "--arch", "sm_90"]
     done = tune_gemm(tmp_path, *words, "--compare", "all", "-o", "tuned.yaml", "--num_threads", "1")
     assert done.returncode == 0, done.stderr
+    assert "three_launches" in done.stderr.splitlines()[0], "nothing is shown while the host function is tried"
     (row,) = results.read(tmp_path / "tuned.yaml").rows
     assert row.config is not None and row.config.options() == {"BLOCK": 8, "SHIFT_BLOCK": 8}
     assert row.verified is Verified.INTERPRETED

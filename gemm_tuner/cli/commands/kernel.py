@@ -90,6 +90,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
             raise UserError("says nothing about --host", where="--validate_key", accepted="it with --spec and its key")
         host_spec, cases = host_spec_file.read(arguments.kernel, arguments.host or "", arguments.spec)
         host_spec_file.require_values(host_spec, cases)
+        print_line(shown.log, f"calling {host_spec.host.name} on tensors without memory, for {len(cases)} case(s)")
         return run(arguments, shown, entries_of(arguments, [HostProblem.of(host_spec, case) for case in cases]))
     if arguments.spec is None:
         raise UserError("--spec SPEC.yaml is missing", accepted="it, or --host FILE.py:FUNCTION", hint=see_help())
