@@ -66,7 +66,10 @@ def chosen_by(case: dict[str, Scalar], key: list[str]) -> tuple[tuple[str, Scala
 
 
 def append(path: Path, note: LaunchNote) -> None:
-    """Appends a line with a single write, so that lines of concurrent processes do not mix. Raises OSError."""
+    """Appends a line with a single write, so that lines of concurrent processes do not mix. Raises OSError.
+
+    The file itself is locked: filelock locks only files without content.
+    """
     line = json.dumps(asdict(note)).encode() + b"\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab", buffering=0) as file:

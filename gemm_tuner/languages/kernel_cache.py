@@ -3,6 +3,8 @@
 Each kernel has an entry, a folder with a few files. The modification time of the folder is the time of its last use;
 compile workers update it on a hit. Every active run holds a lock on a file in the cache. Entries that were used since
 the start of the oldest active run are never removed.
+
+The locks are of fcntl, since filelock has no shared ones, and leaves the file of a lock behind.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ HIGH_DESCRIPTOR = 512
 class Turn:
     """Holds ``lock`` until ``end`` or the end of this process. The constructor waits for other processes.
 
+    The locks are of fcntl: the descriptor that holds one must have a high number, which filelock does not give it.
+
     folder: folder of the plan.
     _queue: a second lock, which the one of those that wait holds whose turn is next: so that it cannot be overtaken by
             one that gives way and then waits again.

@@ -271,7 +271,7 @@ def _state(path: Path) -> tuple[int, int, int] | None:
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Holds an advisory lock on a folder, if the file system supports it."""
+    """Holds an advisory lock on a folder, if the file system supports it; filelock would leave a file in it."""
     try:
         held = os.open(folder, os.O_RDONLY)
     except OSError:

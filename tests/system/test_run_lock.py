@@ -10,7 +10,7 @@ import pytest
 from samples import ROOT
 
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EnvironmentFault
-from gemm_tuner.system.run_lock import LOCK_FILE, RunLock
+from gemm_tuner.system.run_lock import HOLDER_FILE, RunLock
 
 HOLD = """
 import sys
@@ -38,12 +38,12 @@ def end(process: subprocess.Popen[str]) -> None:
 def test_another_process_is_named_and_nothing_of_its_lock_is_changed(tmp_path: Path) -> None:
     process = holder(tmp_path)
     try:
-        written = (tmp_path / LOCK_FILE).read_text()
+        written = (tmp_path / HOLDER_FILE).read_text()
         with pytest.raises(EnvironmentFault, match="under way") as caught:
             RunLock(tmp_path).take()
         assert f"process {process.pid} on " in caught.value.one_line() and "--fresh" in caught.value.one_line()
         assert caught.value.exit_status == EXIT_ENVIRONMENT
-        assert (tmp_path / LOCK_FILE).read_text() == written
+        assert (tmp_path / HOLDER_FILE).read_text() == written
     finally:
         end(process)
 
@@ -69,7 +69,7 @@ def test_a_released_lock_can_be_taken_again(tmp_path: Path) -> None:
 def test_a_lock_without_a_readable_name_is_a_lock(tmp_path: Path) -> None:
     process = holder(tmp_path)
     try:
-        (tmp_path / LOCK_FILE).write_text('{"pid": [')
+        (tmp_path / HOLDER_FILE).write_text('{"pid": [')
         with pytest.raises(EnvironmentFault, match="by another process"):
             RunLock(tmp_path).take()
     finally:
@@ -77,5 +77,6 @@ def test_a_lock_without_a_readable_name_is_a_lock(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_a_fault_of_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "folder").write_text("no folder")
     with pytest.raises(EnvironmentFault, match="cannot be written"):
-        RunLock(tmp_path / "absent").take()
+        RunLock(tmp_path / "folder").take()
