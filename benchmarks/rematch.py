@@ -63,8 +63,8 @@ def rematch(arguments: argparse.Namespace, configs: list[dict[Problem, Config]])
     words = ["--gemm_size_file", str(arguments.files[0]), "--benchmark", "--profiler", arguments.profiler]
     parsed = options.build_parser().parse([*words, "--iters", str(arguments.iters)])
     shown = cli.consoles()
-    settings = cli.settings_from(parsed, read_sizes(parsed, shown.log))
-    environment = prepare.find_environment(settings)
+    run_options = cli.run_options_from(parsed, read_sizes(parsed, shown.log))
+    environment = prepare.find_environment(run_options)
     if not environment.gpus:
         raise EnvironmentFault("there is no GPU to measure on")
     states = []
@@ -74,8 +74,8 @@ def rematch(arguments: argparse.Namespace, configs: list[dict[Problem, Config]])
             with suppress(KeyError):
                 state.add(other[problem], prepare.predicted_us(problem, other[problem], environment.device))
         states.append(state)
-    log = RunLog(shown.log, shown.out, settings.started)
-    with opened(settings, environment, log, resumes=False) as (launchers, session):
+    log = RunLog(shown.log, shown.out, run_options.started)
+    with opened(run_options, environment, log, resumes=False) as (launchers, session):
         Tuning(session, states, launchers).run_given()
         cells = {state.problem: sheet_of(session.store.timings(state.problem, FINALS)).all for state in states}
         judge = judge_of((sheet_of(session.store.timings(state.problem, FINALS)), state.kept) for state in states)

@@ -150,40 +150,40 @@ def runs(landscapes: Sequence[Landscape], alone: bool) -> list[list[Landscape]]:
     return [[one for one in landscapes if one.problem.signature == name] for name in classes]
 
 
-def summary(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def summary(replays: Sequence[Outcome]) -> dict[str, float]:
     """Over all sizes and seeds; timed_share_pct: all that was asked of all that there is."""
-    regrets = [one.regret_pct for one in outcomes]
-    shares = [one.asked / one.of for one in outcomes]
+    regrets = [one.regret_pct for one in replays]
+    shares = [one.asked / one.of for one in replays]
     return {
         "regret_mean_pct": float(np.mean(regrets)),
         "regret_worst_pct": float(np.max(regrets)),
-        "timed_share_pct": 100 * sum(one.asked for one in outcomes) / sum(one.of for one in outcomes),
+        "timed_share_pct": 100 * sum(one.asked for one in replays) / sum(one.of for one in replays),
         "timed_share_mean_pct": 100 * float(np.mean(shares)),
-        "asked_mean": float(np.mean([one.asked for one in outcomes])),
-        "rounds": float(max(one.rounds for one in outcomes)),
+        "asked_mean": float(np.mean([one.asked for one in replays])),
+        "rounds": float(max(one.rounds for one in replays)),
     }
 
 
 def searched(name: str, landscapes: Sequence[Landscape], device: Device, args: argparse.Namespace) -> list[Outcome]:
-    outcomes: list[Outcome] = []
+    replays: list[Outcome] = []
     for seed in range(args.seeds):
         search = Random(args.budget, seed) if name == "random" else make_search(name, seed=seed, jobs=args.jobs)
         for sizes in runs(landscapes, args.alone):
-            outcomes += replay(search, sizes, device, seed=seed, budget=args.budget)
-    return outcomes
+            replays += replay(search, sizes, device, seed=seed, budget=args.budget)
+    return replays
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
+def table(replays: Sequence[Outcome]) -> str:
     """One line a size, means over the seeds; then all of them."""
     lines = [f"{'size':<28}{'regret %':>10}{'worst %':>10}{'timed':>8}{'of':>7}{'share %':>9}{'rounds':>8}"]
-    for size in dict.fromkeys(one.size for one in outcomes):
-        some = [one for one in outcomes if one.size == size]
+    for size in dict.fromkeys(one.size for one in replays):
+        some = [one for one in replays if one.size == size]
         of_size = summary(some)
         lines.append(
             f"{size:<28}{of_size['regret_mean_pct']:>10.2f}{of_size['regret_worst_pct']:>10.2f}{of_size['asked_mean']:>8.0f}"
             f"{some[0].of:>7}{of_size['timed_share_pct']:>9.1f}{of_size['rounds']:>8.0f}"
         )
-    total = summary(outcomes)
+    total = summary(replays)
     lines.append(
         f"{'mean regret, worst regret':<28}{total['regret_mean_pct']:>10.2f}{total['regret_worst_pct']:>10.2f}"
         f"{total['asked_mean']:>8.0f}{'':>7}{total['timed_share_pct']:>9.1f}{total['rounds']:>8.0f}"
@@ -204,11 +204,11 @@ def main() -> int:
     if args.budget is None:
         args.budget = 0.08 if args.search == "random" else 1.0
     device = h200()
-    outcomes = searched(args.search, load(args.landscapes, device), device, args)
+    replays = searched(args.search, load(args.landscapes, device), device, args)
     if args.json:
-        print(json.dumps({"summary": summary(outcomes), "sizes": [asdict(one) for one in outcomes]}, indent=1))
+        print(json.dumps({"summary": summary(replays), "sizes": [asdict(one) for one in replays]}, indent=1))
     else:
-        print(table(outcomes))
+        print(table(replays))
     return 0
 
 

@@ -127,14 +127,14 @@ def parent_gib() -> float:
     from tuning import StandInGpu, session, state_of  # what the tests of the measured way use
 
     from gemm_tuner.pipeline import prepare
-    from gemm_tuner.pipeline.settings import Settings
+    from gemm_tuner.pipeline.run_options import RunOptions
     from gemm_tuner.pipeline.tune import Tuning
 
     device = space.load(ROOT / "rules" / "space_sm_90.yaml", "sm_90").device
 
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         here = Path(folder)
-        shipped = prepare.load_space(Settings((), ROOT / "templates", ROOT / "rules", here), device)
+        shipped = prepare.load_space(RunOptions((), ROOT / "templates", ROOT / "rules", here), device)
         state = state_of(PROBLEM, many_configs())
         run = session(here, PROBLEM, search="full", compile_stage=False)
         Tuning(run, [state], [StandInGpu()]).run()

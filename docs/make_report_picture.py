@@ -20,7 +20,7 @@ from playwright.sync_api import sync_playwright
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from gemm_tuner.gemm.model import roofline_us
 from gemm_tuner.pipeline import prepare
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.report import data, html
 from gemm_tuner.space import space
 from gemm_tuner.store import results, run_record
@@ -38,7 +38,7 @@ def record() -> RunRecord:
     arch = str(found.header["arch"])
     rules = ROOT / "rules"
     device = space.load(space.space_path(rules, arch), arch).device
-    candidates = prepare.load_space(Settings((), ROOT / "templates", rules, ROOT), device)
+    candidates = prepare.load_space(RunOptions((), ROOT / "templates", rules, ROOT), device)
 
     def size(row: Row) -> SizeRecord:
         pruned, total = prepare.cut_space(candidates, row.problem, device), len(candidates.configs)

@@ -25,7 +25,7 @@ from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.measure import device
 from gemm_tuner.pipeline import idle_flags
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.store.sizes import SizeEntry
 from gemm_tuner.system import bug_report, program, start_time
 from gemm_tuner.system.documents import show
@@ -103,37 +103,37 @@ def run(
     for name, why in options.REPLACED.items():
         if getattr(arguments, name):
             print_line(shown.log, f"--{name}: {why}")
-    settings = settings_from(arguments, entries or read_sizes(arguments, shown.log))
-    settings = replace(settings, older={**(older or {}), **settings.older}, began=began or settings.began)
+    run_options = run_options_from(arguments, entries or read_sizes(arguments, shown.log))
+    run_options = replace(run_options, older={**(older or {}), **run_options.older}, began=began or run_options.began)
     if shown.log.is_terminal:  # imports and the query of GPUs take a second or two
-        several = len(settings.entries) > 1
-        count = f"{len(settings.entries)} sizes" if several else label(settings.entries[0].problem)
+        several = len(run_options.entries) > 1
+        count = f"{len(run_options.entries)} sizes" if several else label(run_options.entries[0].problem)
         print_line(shown.log, f"{program.name()}: {count}, starting")
     if arguments.dry_run or arguments.explain is not None:
         from gemm_tuner.pipeline import preview
 
         if arguments.explain is not None:
-            preview.explain(settings, arguments.explain, shown.out)
+            preview.explain(run_options, arguments.explain, shown.out)
         else:
-            preview.dry_run(settings, shown.out)
+            preview.dry_run(run_options, shown.out)
         return EXIT_OK
     if arguments.compile_only:
         from gemm_tuner.pipeline import compile_only
 
-        return compile_only.run(settings, shown.log, shown.out)
-    if settings.replay_dir is None and not settings.cluster:
-        settings = replace(settings, looking=device.begin_to_look())  # while the pipeline is imported
+        return compile_only.run(run_options, shown.log, shown.out)
+    if run_options.replay_dir is None and not run_options.cluster:
+        run_options = replace(run_options, looking=device.begin_to_look())  # while the pipeline is imported
     from gemm_tuner.pipeline import run as pipeline
 
     if arguments.benchmark:
-        return pipeline.benchmark(settings, shown.log, shown.out)
+        return pipeline.benchmark(run_options, shown.log, shown.out)
     if arguments.compare_wo_tuning:
-        return pipeline.compare_without_tuning(settings, shown.log, shown.out)
-    if settings.cluster:
+        return pipeline.compare_without_tuning(run_options, shown.log, shown.out)
+    if run_options.cluster:
         from gemm_tuner.pipeline import cluster_run
 
-        return cluster_run.tune(settings, shown.log, shown.out)
-    return pipeline.tune(settings, shown.log, shown.out)
+        return cluster_run.tune(run_options, shown.log, shown.out)
+    return pipeline.tune(run_options, shown.log, shown.out)
 
 
 def read_older(path: Path | None) -> tuple[dict[Problem, Config], dict[Problem, dict[str, Config]]]:
@@ -196,8 +196,8 @@ def rules_of(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...]) -> P
     return folder
 
 
-def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...]) -> Settings:
-    """The settings from the flags, whose combination is validated. Raises UserError."""
+def run_options_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...]) -> RunOptions:
+    """The options from the flags, whose combination is validated. Raises UserError."""
     if arguments.gpu_ids is not None and arguments.ngpus is not None:
         raise UserError("both --gpu_ids and --ngpus are given", accepted="one of them")
     for flag, folder in (("--rules", arguments.rules), ("--templates", arguments.templates)):
@@ -219,7 +219,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
     older, older_served = read_older(arguments.update)
     served = servers_of(arguments.serve, older_served)
     given_to = {one.consumer: None for entry in entries for one in entry.served} if arguments.benchmark else {}
-    settings = Settings(
+    run_options = RunOptions(
         entries=entries,
         templates_dir=arguments.templates,
         rules_dir=rules_of(arguments, entries),
@@ -262,4 +262,4 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         time_breakdown=arguments.time_breakdown,
         given=arguments.given,
     )
-    return idle_flags.without_idle(settings)
+    return idle_flags.without_idle(run_options)

@@ -30,7 +30,7 @@ from gemm_tuner.core.dtypes import INPUT_DTYPES, OUTPUT_DTYPES
 from gemm_tuner.gemm.operands import INIT_TYPES
 from gemm_tuner.gemm.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
 from gemm_tuner.gemm.problem_keys import dtype_hint
-from gemm_tuner.pipeline.settings import IN_PROCESS
+from gemm_tuner.pipeline.run_options import IN_PROCESS
 from gemm_tuner.profilers import AUTO, PROFILERS
 from gemm_tuner.search import SEARCHES
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR

@@ -152,7 +152,7 @@ def check(
 
 def wait_for(outputs: Mapping[str, Any]) -> None:
     """Until the GPU is through with a configuration: a fault that shows later would be taken for a wrong output, and be
-    blamed on another configuration."""
+    attributed to another configuration."""
     import torch
 
     if any(value.is_cuda for value in outputs.values()):

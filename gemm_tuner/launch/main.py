@@ -232,7 +232,7 @@ def load_kernels(plan: Plan, journal: Journal, scripts: list[ModuleType], proces
     """Calls each kernel whose machine code is loaded by its first call, before recording begins: a trace with such a
     call has no kernel.
 
-    A crash of the reference is blamed on an entry, as in screening, because the reference's own result is known. Raises
+    A crash of the reference is attributed to an entry, as in screening: the reference's own result is known. Raises
     StickyError for a call that loses the GPU; other failures are reported by the stage.
     """
     for index, work in enumerate(plan.work):
@@ -246,14 +246,14 @@ def load_kernels(plan: Plan, journal: Journal, scripts: list[ModuleType], proces
             continue
         own = {name for _, name in work.entries}
         for script, name in loaded:
-            blamed = name if name in own else work.entries[0][1]
-            journal.write(Begin(index, blamed))
+            crashed = name if name in own else work.entries[0][1]
+            journal.write(Begin(index, crashed))
             try:
                 launch_all(operands.launches(scripts[script], name)[0])
                 processor.wait()
             except Exception as error:
                 if status_of(error) is Status.CRASHED:
-                    report_failure(journal, index, blamed, error)
+                    report_failure(journal, index, crashed, error)
         del operands
         processor.free_memory()
 

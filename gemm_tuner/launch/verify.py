@@ -68,7 +68,7 @@ def compare_entries(
     plan: Plan, journal: Journal, scripts: list[ModuleType], index: int, over: Callable[[], bool], interpreted: bool
 ) -> None:
     """Compares the entries of a work with each other. The journal gets their end events only after all have run, so
-    that they run again after a crash; the one that was running is to blame for it, and none that has run."""
+    that they run again after a crash; the one that was running caused it, and none that has run."""
     work = plan.work[index]
     workload, juries = workload_of(work.problem.kind), dict[Problem, Jury]()
     heard: list[str] = []

@@ -107,11 +107,11 @@ class Fleet:
         """
         runs: list[StageRun] = []
         done: set[Key] = set()
-        blamed: set[Key] = set()
+        crashed: set[Key] = set()
 
         def found(timings: dict[Key, Timing]) -> None:
             done.update(timings)
-            blamed.update(key for key, timing in timings.items() if timing.ended_its_process)
+            crashed.update(key for key, timing in timings.items() if timing.ended_its_process)
             on_found(timings)
 
         left = list(work)
@@ -127,7 +127,7 @@ class Fleet:
             left = remaining(again, done)
             if whole_sizes:
                 unfinished = {work.problem for work in left}
-                done = {key for key in done if key[0] not in unfinished} | blamed
+                done = {key for key in done if key[0] not in unfinished} | crashed
                 left = remaining((work for work in again if work.problem in unfinished), done)
         return runs
 

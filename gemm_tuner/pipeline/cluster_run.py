@@ -21,7 +21,7 @@ from gemm_tuner.measure import probe
 from gemm_tuner.measure.device import Machine, lock_name
 from gemm_tuner.pipeline import cluster_work, run
 from gemm_tuner.pipeline.cluster_work import FoundGpu, OnCluster
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.system.installation import import_path
 from gemm_tuner.system.processes import guarded_command, module_command
 from gemm_tuner.system.terminal_table import print_line
@@ -30,21 +30,21 @@ from gemm_tuner.system.terminal_table import print_line
 MODEL, SHARE = "GEMM_TUNER_CLUSTER_MODEL", "GEMM_TUNER_CLUSTER_SHARE"
 
 
-def tune(settings: Settings, console: Console, out: Console) -> int:
+def tune(options: RunOptions, console: Console, out: Console) -> int:
     """``run.tune`` with the GPUs and the cores of a cluster; without a GPU there, times are predicted. With several GPU
     models, a process for each; the exit status is then the largest of theirs."""
-    with cluster_work.connected(settings) as cluster:
+    with cluster_work.connected(options) as cluster:
         nodes = cluster_work.fit_nodes(cluster, console)
         print_line(console, f"cluster: {listed(nodes)}")
-        wanted, recording = os.environ.get(MODEL, ""), str(settings.replay_dir.resolve()) if settings.replay_dir else ""
+        wanted, recording = os.environ.get(MODEL, ""), str(options.replay_dir.resolve()) if options.replay_dir else ""
         mine = [node for node in nodes if node.id in wanted.split(",")] if wanted else nodes
         gpus = cluster_work.find_gpus(cluster, mine, console, recording)
         models = by_model(gpus)
         if len(models) > 1:
             require_one_model_a_machine(models)
             cluster.close()
-            return tune_each(settings, models, console, out)
-        return tune_one(settings, cluster, nodes, cluster_work.alike(gpus, console), console, out)
+            return tune_each(options, models, console, out)
+        return tune_one(options, cluster, nodes, cluster_work.alike(gpus, console), console, out)
 
 
 def by_model(gpus: Sequence[FoundGpu]) -> dict[str, list[FoundGpu]]:
@@ -54,7 +54,7 @@ def by_model(gpus: Sequence[FoundGpu]) -> dict[str, list[FoundGpu]]:
 
 
 def tune_one(
-    settings: Settings,
+    options: RunOptions,
     cluster: RayCluster,
     nodes: Sequence[Node],
     gpus: Sequence[FoundGpu],
@@ -63,13 +63,13 @@ def tune_one(
 ) -> int:
     """The run of one GPU model, or of none."""
     if gpus and gpus[0].recording:
-        settings = replace(settings, profiler="replay", replay_dir=Path(gpus[0].recording))
+        options = replace(options, profiler="replay", replay_dir=Path(gpus[0].recording))
     farm = cluster_work.find_farm(cluster, nodes, int(os.environ.get(SHARE, "1")))
     # Nothing of a recording may be locked: its GPU is there once for each station.
     locks = ["" if one.recording else lock_name(one.machine.gpu(0), one.station.name) for one in gpus]
     stations = Stations(tuple((one.station, lock) for one, lock in zip(gpus, locks, strict=True)), tuple(farm))
     machine = cluster_work.machine_of(gpus) if gpus else Machine((), probe.versions(), "")
-    return run.tune(settings, console, out, OnCluster(machine, stations, cluster.keep_logs))
+    return run.tune(options, console, out, OnCluster(machine, stations, cluster.keep_logs))
 
 
 def require_one_model_a_machine(models: Mapping[str, Sequence[FoundGpu]]) -> None:
@@ -93,9 +93,9 @@ class ModelRun:
     environment: Mapping[str, str]
 
 
-def runs_of(settings: Settings, models: Mapping[str, Sequence[FoundGpu]], words: Sequence[str]) -> list[ModelRun]:
+def runs_of(options: RunOptions, models: Mapping[str, Sequence[FoundGpu]], words: Sequence[str]) -> list[ModelRun]:
     """words: of the command line; ``-o NAME.yaml`` becomes ``NAME.<gpu>.yaml``, also where it is the default."""
-    asked, files = settings.results_file or settings.output_dir / "tuned.yaml", gpu_files(models)
+    asked, files = options.results_file or options.output_dir / "tuned.yaml", gpu_files(models)
     runs = []
     for model, gpus in models.items():
         path = asked.with_name(f"{asked.stem}.{files[model]}{asked.suffix}")
@@ -105,10 +105,10 @@ def runs_of(settings: Settings, models: Mapping[str, Sequence[FoundGpu]], words:
     return runs
 
 
-def tune_each(settings: Settings, models: Mapping[str, Sequence[FoundGpu]], console: Console, out: Console) -> int:
+def tune_each(options: RunOptions, models: Mapping[str, Sequence[FoundGpu]], console: Console, out: Console) -> int:
     """A run for each GPU model; their lines have the model in front, and the last lines name their results files."""
-    runs, statuses = runs_of(settings, models, sys.argv[1:]), list[int]()
-    settings.output_dir.mkdir(parents=True, exist_ok=True)
+    runs, statuses = runs_of(options, models, sys.argv[1:]), list[int]()
+    options.output_dir.mkdir(parents=True, exist_ok=True)
     started = []
     for one in runs:
         environment = {**os.environ, **one.environment}

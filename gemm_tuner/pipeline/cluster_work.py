@@ -24,7 +24,7 @@ from gemm_tuner.executors.cluster.worker import Worker, WorkerLost
 from gemm_tuner.executors.local import LocalExecutor
 from gemm_tuner.languages.together import names_of
 from gemm_tuner.measure.device import Machine
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.store.store import Store
 from gemm_tuner.system.terminal_table import print_line
 
@@ -67,9 +67,9 @@ class OnCluster:
 
 
 @contextmanager
-def connected(settings: Settings) -> Iterator[RayCluster]:
+def connected(options: RunOptions) -> Iterator[RayCluster]:
     """Raises UserError without Ray, EnvironmentFault when no cluster answers."""
-    cluster = ray_cluster.connect(settings.cluster, settings.compile_workers)
+    cluster = ray_cluster.connect(options.cluster, options.compile_workers)
     try:
         yield cluster
     finally:
@@ -147,20 +147,20 @@ def machine_of(gpus: Iterable[FoundGpu]) -> Machine:
     return Machine(tuple(rows), first.versions, first.driver)
 
 
-def executor(here: LocalExecutor, stations: Stations, store: Store, settings: Settings) -> ClusterExecutor:
+def executor(here: LocalExecutor, stations: Stations, store: Store, options: RunOptions) -> ClusterExecutor:
     """What works for the run in place of this machine."""
     by = here.profilers
     setup = Setup(
         languages=names_of(here.language),
         target=here.target,
         kind=here.kind,
-        cache_name=settings.cache_name,
-        cache_limit_bytes=settings.cache_limit_bytes,
+        cache_name=options.cache_name,
+        cache_limit_bytes=options.cache_limit_bytes,
         compile_limit_s=here.compile_limit_s,
         launch_limit_s=here.launch_limit_s,
         finals=by.finals.name if by else "",
         screening=by.screening.name if by and by.screening else "",
-        wait_s=settings.gpu_wait_s,
+        wait_s=options.gpu_wait_s,
         recording=str(Path(here.recording.folder).resolve()) if here.recording else "",
         variables=tuple(here.language.code_variables(os.environ).items()),
     )

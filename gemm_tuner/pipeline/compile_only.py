@@ -14,34 +14,34 @@ from gemm_tuner.pipeline import prepare, serving_space, show
 from gemm_tuner.pipeline.open_run import opened
 from gemm_tuner.pipeline.run import announce, say_idle
 from gemm_tuner.pipeline.run_log import RunLog
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.pipeline.session import Session
-from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.terminal_table import print_line
 
 FLAG = "--compile_only"
 
 
-def run(settings: Settings, console: Console, out: Console) -> int:
+def run(options: RunOptions, console: Console, out: Console) -> int:
     """Prints a table of each size; exit status 0 when every one has a configuration that compiles and fits.
 
     The tables of the run's folder are as those of tuning, without times. Raises UserError for a recording, and where
     the rules keep nothing of any size.
     """
-    environment = prepare.look_around(settings, for_a_run=False)
+    environment = prepare.look_around(options, for_a_run=False)
     if environment.recording is not None:
         raise UserError("a recording is played back, and nothing compiled", where=FLAG, hint=f"leave {FLAG} out")
     environment = replace(environment, gpus=())
-    settings = prepare.on_device(settings, environment.device)
-    say_idle(settings, environment, console, FLAG)
-    prepare.require_a_type([entry.problem for entry in settings.entries], environment.device)
-    total, sizes = serving_space.cut_sizes(settings, environment.device, ())
+    options = prepare.on_device(options, environment.device)
+    say_idle(options, environment, console, FLAG)
+    prepare.require_a_type([entry.problem for entry in options.entries], environment.device)
+    total, sizes = serving_space.cut_sizes(options, environment.device, ())
     states = [size.left for size in sizes if isinstance(size.left, SizeState)]
     empty = [size.left for size in sizes if isinstance(size.left, UserError)]
     if not states:
         raise empty[0]
-    log = RunLog(console, out, settings.started)
-    with opened(settings, environment, log, timed=False, resumes=False) as (_, session):
+    log = RunLog(console, out, options.started)
+    with opened(options, environment, log, timed=False, resumes=False) as (_, session):
         announce(session, states, total, "kernels are compiled for it, and none is run")
         for fault in empty:
             print_line(console, fault.one_line())
@@ -55,7 +55,7 @@ def run(settings: Settings, console: Console, out: Console) -> int:
             if not state.named(Status.OK):
                 print_line(console, f"{state.problem.key}: none compiles and fits; {state.most_common_reason()}")
         print_line(console, f"every configuration of every size: {show.place(console, session.folder.tables)}")
-        session.folder.tidy(keep=settings.keep)
+        session.folder.tidy(keep=options.keep)
     return EXIT_OK if not empty and all(state.named(Status.OK) for state in states) else EXIT_UNVERIFIED
 
 

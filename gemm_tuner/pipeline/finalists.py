@@ -13,7 +13,7 @@ from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.prepare import best_predicted
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.space.size_state import Named, SizeState
 
 # Kernels longer than this can reach the GPU's power limit, which makes the sequential screening less accurate than the
@@ -29,7 +29,7 @@ class FinalistPicker:
     """Selects finalists. states: all sizes of the run."""
 
     states: Sequence[SizeState]
-    settings: Settings
+    options: RunOptions
     limits: Limits
     older: BaselineConfigs
     servers: Sequence[Server]
@@ -37,7 +37,7 @@ class FinalistPicker:
     @property
     def plan(self) -> FinalsPlan:
         """The extent of this run's finals, reduced to fit the budget."""
-        whole, sizes = FinalsPlan(finalists=self.settings.finalists, rounds=self.settings.iters), len(self.states)
+        whole, sizes = FinalsPlan(finalists=self.options.finalists, rounds=self.options.iters), len(self.states)
         if not self._is_bounded:
             return whole
         budget, pace = self.limits.budget, self.limits.pace

@@ -222,9 +222,9 @@ class FinalsProcesses:
                 self.times.enter(mine, gpus.__getitem__, into)
 
         plans = self.planner.finals(process.number, self._deadline(sizes))
-        blamed = {key: timing for key, timing in self.times.blamed.items() if key in process.keys}
-        enter(blamed)
-        runs = self.fleet.time(remaining(process.work, blamed), plans, on_event, enter, True)
+        crashes = {key: timing for key, timing in self.times.crashes.items() if key in process.keys}
+        enter(crashes)
+        runs = self.fleet.time(remaining(process.work, crashes), plans, on_event, enter, True)
         with self._entering:
             for run in runs:
                 self.log.count_run(run, TITLE)

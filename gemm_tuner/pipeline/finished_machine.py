@@ -18,7 +18,7 @@ import msgspec
 from gemm_tuner.measure import probe
 from gemm_tuner.measure.device import Machine, driver_version
 from gemm_tuner.pipeline.run_identity import job_key
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.store import run_folder
 from gemm_tuner.system import nvml
 from gemm_tuner.system.conversion import decoded
@@ -40,12 +40,12 @@ def keep(run: Path, machine: Machine) -> None:
     write_text_atomically(run / FILE, json.dumps(asdict(_Kept(machine, around())), indent=1) + "\n")
 
 
-def recall(settings: Settings) -> Machine | None:
+def recall(options: RunOptions) -> Machine | None:
     """The machine of a finished run of the same sizes, if nothing has changed since; else None."""
-    if settings.fresh:
+    if options.fresh:
         return None
     for source in SOURCES:
-        folder = run_folder.find(settings.output_dir, job_key(settings, source, "tune"), settings.cache_name)
+        folder = run_folder.find(options.output_dir, job_key(options, source, "tune"), options.cache_name)
         found = _read(folder.root / FILE) if folder is not None else None
         if found is not None:
             return found

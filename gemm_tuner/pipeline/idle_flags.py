@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 
 _TIMING = ("screen_with", "starts_per_round", "warmup", "iters", "rotating_tensor", "init_type", "launch_limit")
 _WAITING = ("wait", "no_wait")
 _WITHOUT_A_GPU = ("search", "budget", *_TIMING, *_WAITING, "no_compile_stage")
 _COMPILE_ONLY = (*_WITHOUT_A_GPU, "profiler", "output", "compare", "update", "validate_key", "serve", "seed")
 _CHOICE = ("search", "families", "serve", "no_heuristics", "starts_per_round")
-# The settings that flags about operands have another name in.
-_SETTING_OF = {"rotating_tensor": "rotating_mib"}
+# The options that flags about operands have another name in.
+_OPTION_OF = {"rotating_tensor": "rotating_mib"}
 
 
-def of_run(settings: Settings, source: str, task: str = "") -> list[str]:
+def of_run(options: RunOptions, source: str, task: str = "") -> list[str]:
     """Lines about flags that have no effect in a run.
 
     source: of its times: measured, replayed or predicted. task: --benchmark, --compare_wo_tuning or
@@ -33,13 +33,13 @@ def of_run(settings: Settings, source: str, task: str = "") -> list[str]:
         why.update(dict.fromkeys(_WITHOUT_A_GPU, "without a GPU nothing is timed"))
     elif source == "replayed":
         why.update(dict.fromkeys((*_TIMING, *_WAITING), "a replay times nothing"))
-    why.update(workload_of(settings.kind).idle_flags)
-    if settings.update_file is None:
+    why.update(workload_of(options.kind).idle_flags)
+    if options.update_file is None:
         why["min_improvement"] = "it is about --update, which is not given"
-    return [f"{settings.given[name]} changes nothing: {why[name]}" for name in why if name in settings.given]
+    return [f"{options.given[name]} changes nothing: {why[name]}" for name in why if name in options.given]
 
 
-def without_idle(settings: Settings) -> Settings:
-    """The settings with the defaults of flags that the kind of problem ignores, so that headers say what was done."""
-    fields = [_SETTING_OF.get(flag, flag) for flag in workload_of(settings.kind).idle_flags]
-    return replace(settings, **{field: getattr(Settings, field) for field in fields})
+def without_idle(options: RunOptions) -> RunOptions:
+    """The options with the defaults of flags that the kind of problem ignores, so that headers say what was done."""
+    fields = [_OPTION_OF.get(flag, flag) for flag in workload_of(options.kind).idle_flags]
+    return replace(options, **{field: getattr(RunOptions, field) for field in fields})

@@ -18,8 +18,8 @@ from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.pipeline import prepare, recorded, run_start
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_log import RunLog
+from gemm_tuner.pipeline.run_options import IN_PROCESS, RunOptions
 from gemm_tuner.pipeline.session import ProfilerUsed, Session, how_timed, session_of
-from gemm_tuner.pipeline.settings import IN_PROCESS, Settings
 from gemm_tuner.profilers.proton import Proton
 from gemm_tuner.source import codegen
 from gemm_tuner.store import older_configs
@@ -29,7 +29,7 @@ from gemm_tuner.system import bug_report, interruption
 
 @contextmanager
 def opened(
-    settings: Settings,
+    options: RunOptions,
     environment: Environment,
     log: RunLog,
     *,
@@ -42,32 +42,30 @@ def opened(
     timed: a profiler is needed. resumes: continue an unfinished run of the same sizes. stations: of a cluster.
     Errors are raised before any file is written if possible.
     """
-    codegen.environment(settings.templates_dir)
-    if settings.results_file is not None:
-        earlier = read_earlier(settings.results_file)
-        require_same_device(settings.results_file, earlier, environment.device.name, environment.device.target.arch)
-    used = (
-        profilers_of(settings, environment.device.target.backend, timed) if environment.source == "measured" else None
-    )
+    codegen.environment(options.templates_dir)
+    if options.results_file is not None:
+        earlier = read_earlier(options.results_file)
+        require_same_device(options.results_file, earlier, environment.device.name, environment.device.target.arch)
+    used = profilers_of(options, environment.device.target.backend, timed) if environment.source == "measured" else None
     named = named_of(used.finals) if used else environment.source
     if used and used.screening is not used.finals:
         named += f", screening: {named_of(used.screening) if used.screening else IN_PROCESS}"
     log.passed("find the profiler")
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
         folder, store = run_start.begin(
-            settings, environment, named, stack, resumes=resumes,
+            options, environment, named, stack, resumes=resumes,
             say=log.say,
         )  # fmt: skip
         stack.enter_context(bug_report.belongs_to(folder.root))
         for look in (prepare.note, prepare.absent_note):
-            if warning := look(settings, environment.device.target.arch):
+            if warning := look(options, environment.device.target.arch):
                 log.say(warning)
-        if settings.updates_in_place:
-            settings = replace(settings, older=older_configs.kept(store), older_served=older_configs.kept_served(store))
+        if options.updates_in_place:
+            options = replace(options, older=older_configs.kept(store), older_served=older_configs.kept_served(store))
         began_s = store.fact("began_s", time.time())
-        stack.enter_context(kernel_cache.in_use(folder.cache, settings.language, began_s, settings.cache_limit_bytes))
+        stack.enter_context(kernel_cache.in_use(folder.cache, options.language, began_s, options.cache_limit_bytes))
         said, costs = profiler_used(used.finals if used else None, environment), Costs(folder.cache / COSTS_FILE)
-        session = session_of(settings, environment, folder, store, asked, log, said, costs, used, stations)
+        session = session_of(options, environment, folder, store, asked, log, said, costs, used, stations)
         launchers: Sequence[Launcher] = ()
         if not run_start.is_finished(store):
             if used is not None:
@@ -86,24 +84,24 @@ def named_of(profiler: profilers.Profiler) -> str:
     return f"{profiler.name} {profiler.version() or ''}".strip()
 
 
-def screener_of(settings: Settings, profiler: profilers.Profiler, backend: str) -> profilers.Profiler | None:
+def screener_of(options: RunOptions, profiler: profilers.Profiler, backend: str) -> profilers.Profiler | None:
     """The profiler of screening; None for proton inside the launcher process. Raises EnvironmentFault for a tool that
     is not installed."""
-    if settings.screen_with not in (profilers.AUTO, IN_PROCESS):
-        return profilers.select(settings.screen_with, backend, "--screen_with")
+    if options.screen_with not in (profilers.AUTO, IN_PROCESS):
+        return profilers.select(options.screen_with, backend, "--screen_with")
     proton = Proton()
     if proton.supports(backend) and proton.version() is not None:
         return None
-    if settings.screen_with == IN_PROCESS:
+    if options.screen_with == IN_PROCESS:
         raise profilers.unusable(f"proton cannot time {backend} kernels here", backend, proton.install_hint)
     return profiler
 
 
-def profilers_of(settings: Settings, backend: str, timed: bool) -> Profilers:
+def profilers_of(options: RunOptions, backend: str, timed: bool) -> Profilers:
     """The profilers of finals and screening. Raises EnvironmentFault for a tool that is not installed."""
     # Checks need no profiler; proton is always installed and is never started.
-    finals = profilers.select(settings.profiler if timed else "proton", backend)
-    return Profilers(finals, screener_of(settings, finals, backend))
+    finals = profilers.select(options.profiler if timed else "proton", backend)
+    return Profilers(finals, screener_of(options, finals, backend))
 
 
 def profiler_used(profiler: profilers.Profiler | None, environment: Environment) -> ProfilerUsed:
@@ -120,7 +118,7 @@ def profiler_used(profiler: profilers.Profiler | None, environment: Environment)
 
 def watch_and_record(session: Session, used: Profilers) -> None:
     """For a measured run: opens the GPU sensors, and writes recording.json for a later replay."""
-    environment, raw, settings = session.environment, session.folder.raw, session.settings
+    environment, raw, options = session.environment, session.folder.raw, session.options
     if not environment.remote:
         session.gpus.sensor, reason = find_sensor(environment.device.target.backend, session.gpus.names)
     else:
@@ -128,6 +126,6 @@ def watch_and_record(session: Session, used: Profilers) -> None:
     if session.gpus.sensor is None and reason:
         session.log.say(f"throttling of the GPU is not watched: {reason}")
     if not (raw / replay.RECORDING).exists():
-        how, made_with = how_timed(settings, environment), recorded.made_with(settings)
+        how, made_with = how_timed(options, environment), recorded.made_with(options)
         by = used.finals, how, made_with, used.screening or Proton()
         replay.write_recording(raw, environment.machine, environment.gpus[0], *by)

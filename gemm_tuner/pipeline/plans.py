@@ -10,7 +10,7 @@ from gemm_tuner.core.records import Device
 from gemm_tuner.core.script import Script
 from gemm_tuner.launch.plan import FINALS, SCREEN, Method, Plan, Work
 from gemm_tuner.measure.fleet import deal, starts_for, starts_for_finals
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store.run_folder import RunFolder
 
@@ -26,9 +26,9 @@ class Planner:
     """Writes plans for a run's scripts."""
 
     def __init__(
-        self, settings: Settings, device: Device, folder: RunFolder, scripts: dict[tuple[str, str], Script]
+        self, options: RunOptions, device: Device, folder: RunFolder, scripts: dict[tuple[str, str], Script]
     ) -> None:
-        self._settings, self._device, self._folder = settings, device, folder
+        self._settings, self._device, self._folder = options, device, folder
         self._paths = tuple(script.file for script in scripts.values())
         self._index = {key: number for number, key in enumerate(scripts)}
 
@@ -38,14 +38,14 @@ class Planner:
 
     def method(self, calls: int) -> Method:
         """How to time calls: with a flush of L2 before each call, or with rotation through operands larger than L2."""
-        settings = self._settings
+        options = self._settings
         return Method(
-            warmup_calls=settings.warmup,
+            warmup_calls=options.warmup,
             timed_calls=calls,
             flush_bytes=FLUSH_L2_TIMES * self._device.l2_bytes,
-            rotating_bytes=settings.rotating_mib * 2**20,
-            init_type=settings.init_type,
-            seed=settings.seed,
+            rotating_bytes=options.rotating_mib * 2**20,
+            init_type=options.init_type,
+            seed=options.seed,
         )
 
     def screen(self, jobs: int, deadline: float) -> PlansOf:

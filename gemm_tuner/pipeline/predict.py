@@ -43,8 +43,8 @@ def run(session: Session, states: list[SizeState]) -> None:
 
 
 def compile_and_check(session: Session, states: list[SizeState], checker: HostChecker) -> None:
-    count = session.settings.predicted_candidates
-    servers = serving.servers(session.settings.serve, session.device, kernels=session.settings.kernels)
+    count = session.options.predicted_candidates
+    servers = serving.servers(session.options.serve, session.device, kernels=session.options.kernels)
     best, beside = {}, {}
     for state in states:
         checkable, others = by_check(session, state)
@@ -75,10 +75,10 @@ def compile_and_check(session: Session, states: list[SizeState], checker: HostCh
                 order.append((state, own[:CHECKED_A_SIZE]))
             elif names:
                 reason = f"compiled, and not checked: such kernels run on a GPU only; {names[0]} is predicted best"
-                session.outcomes.record(state.problem, None, reason)
+                session.results.record(state.problem, None, reason)
             else:
                 reasons = ["none of the candidates compiles and fits", state.most_common_reason()]
-                session.outcomes.record(state.problem, None, "; ".join(filter(None, reasons)))
+                session.results.record(state.problem, None, "; ".join(filter(None, reasons)))
         checks = session.check_stage(scripts, compiling)
         check_served(session, checks, checker, order, servers)
         check(session, checks, checker, order, servers)
@@ -92,7 +92,7 @@ def fitting(state: SizeState, names: Sequence[str]) -> list[str]:
 
 def is_checked(session: Session, state: SizeState, name: str) -> bool:
     """Whether something runs the kernel of a configuration without a GPU; True where that is so for none of the run."""
-    if session.settings.language.interpreter_environment() is None:
+    if session.options.language.interpreter_environment() is None:
         return True
     workload = workload_of(state.problem.kind)
     language = language_of(workload.language_for(state.kept[name].family))
@@ -134,13 +134,13 @@ def check_served(session: Session, checks: CheckStage, checker: HostChecker, ord
 def check(session: Session, checks: CheckStage, checker: HostChecker, order: Named, servers: Servers) -> None:
     """Checks the best candidates of each size in the interpreter and finishes the size with the first correct one;
     without a check if the kernels' language has no interpreter."""
-    language = session.settings.language
+    language = session.options.language
     if language.interpreter_environment() is None:
         for state, names in order:
             reason = (
                 f"compiled, and not checked: {language.name} kernels run on a GPU only; {names[0]} is predicted best"
             )
-            session.outcomes.record(state.problem, None, reason)
+            session.results.record(state.problem, None, reason)
         return
     by_problem = {state.problem: state for state, _ in order}
 
@@ -158,14 +158,14 @@ def record_outcome(
 ) -> None:
     judgement = serving.judgement(servers, state)
     if not name:
-        session.outcomes.record(state.problem, None, reason, judgement)
+        session.results.record(state.problem, None, reason, judgement)
         return
     predicted = {other: state.predicted_us[other] for other in state.named(Status.OK) if other in state.own}
     chosen = choose.predicted_choice(state.problem, name, state.kept, predicted, verdicts, session.device)
     us, checked = predicted_us(state), session.store.verdicts
     served = serving.served_choices(servers, state, us, checked, Verified.INTERPRETED)
     chosen = replace(chosen, served=served, overruled=passed_over(session, state, name))
-    session.outcomes.record(state.problem, chosen, judgement=judgement)
+    session.results.record(state.problem, chosen, judgement=judgement)
 
 
 def restore(session: Session, state: SizeState, servers: Servers) -> None:

@@ -1,4 +1,4 @@
-"""Prepares a run from its settings: the device, the space, the rules, and the candidates of every size."""
+"""Prepares a run from its options: the device, the space, the rules, and the candidates of every size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gemm_tuner.core.records import Config, Device, Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure import host, replay
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.profilers import AUTO
 from gemm_tuner.space import prune, space
 from gemm_tuner.space.prune import Pruned
@@ -61,52 +61,52 @@ class Space:
         return self.names_of(np.arange(len(self.configs)))
 
 
-def find_environment(settings: Settings, known: devices.Machine | None = None) -> Environment:
+def find_environment(options: RunOptions, known: devices.Machine | None = None) -> Environment:
     """The environment of a run (``look_around``). Raises EnvironmentFault if the user named a profiler but nothing can
     be timed, because predicted times are then not what the user wants."""
-    environment = look_around(settings, known)
-    if settings.profiler != AUTO and environment.source == "predicted":
+    environment = look_around(options, known)
+    if options.profiler != AUTO and environment.source == "predicted":
         gpu = environment.machine.gpus[0] if environment.machine.gpus else None
         here = f"this machine's GPU is {gpu['arch']}" if gpu else "torch sees no GPU on this machine"
         raise EnvironmentFault(
-            f"{here}, so nothing for {environment.device.target.arch} can run under {settings.profiler}",
+            f"{here}, so nothing for {environment.device.target.arch} can run under {options.profiler}",
             where="--profiler",
             hint="without --profiler the times are predicted",
         )
     return environment
 
 
-def look_around(settings: Settings, known: devices.Machine | None = None, *, for_a_run: bool = True) -> Environment:
+def look_around(options: RunOptions, known: devices.Machine | None = None, *, for_a_run: bool = True) -> Environment:
     """The environment: the GPUs of this machine, or the requested architecture. GPUs of another architecture are not
     used.
 
     known:     the machine, if it is already known.
     for_a_run: GPUs named by flags must exist, otherwise raises EnvironmentFault or UserError.
     """
-    if settings.profiler == "replay":
-        recording = replay.load(settings.replay_dir)
+    if options.profiler == "replay":
+        recording = replay.load(options.replay_dir)
         machine = recording.machine
         arch = machine.gpu(0)["arch"]
-        if settings.arch not in ("", arch):
-            raise UserError(f"the recording is of {arch}, not {settings.arch}", where="--arch", accepted=arch)
-        assumed = assumed_device(settings, arch)
+        if options.arch not in ("", arch):
+            raise UserError(f"the recording is of {arch}, not {options.arch}", where="--arch", accepted=arch)
+        assumed = assumed_device(options, arch)
         return Environment(devices.measured_device(assumed, machine.gpu(0)), (0,), machine, recording)
-    machine = known or (host.look() if settings.language.backends == ("cpu",) else found_machine(settings))
-    asked_for = (settings.gpu_ids is not None or settings.ngpus is not None) and (for_a_run or bool(machine.gpus))
-    gpus = devices.choose_gpus(machine, settings.gpu_ids, settings.ngpus) if asked_for or machine.gpus else ()
+    machine = known or (host.look() if options.language.backends == ("cpu",) else found_machine(options))
+    asked_for = (options.gpu_ids is not None or options.ngpus is not None) and (for_a_run or bool(machine.gpus))
+    gpus = devices.choose_gpus(machine, options.gpu_ids, options.ngpus) if asked_for or machine.gpus else ()
     arch_of_gpu = machine.gpu(gpus[0])["arch"] if gpus else ""
-    if not gpus or settings.arch not in ("", arch_of_gpu):
+    if not gpus or options.arch not in ("", arch_of_gpu):
         if asked_for and for_a_run:
             accepted = f"{arch_of_gpu}, or no GPU named"
-            raise UserError(f"GPU {gpus[0]} is {arch_of_gpu}, not {settings.arch}", where="--arch", accepted=accepted)
-        return Environment(assumed_device(settings, settings.arch or devices.DEFAULT_ARCH), (), machine)
+            raise UserError(f"GPU {gpus[0]} is {arch_of_gpu}, not {options.arch}", where="--arch", accepted=accepted)
+        return Environment(assumed_device(options, options.arch or devices.DEFAULT_ARCH), (), machine)
     gpu = machine.gpu(gpus[0])
-    return Environment(devices.measured_device(assumed_device(settings, gpu["arch"]), gpu), gpus, machine)
+    return Environment(devices.measured_device(assumed_device(options, gpu["arch"]), gpu), gpus, machine)
 
 
-def found_machine(settings: Settings) -> devices.Machine:
+def found_machine(options: RunOptions) -> devices.Machine:
     """This machine, for which a thread may have begun to look. Raises EnvironmentFault if torch is broken."""
-    return settings.looking.result() if settings.looking else devices.look()
+    return options.looking.result() if options.looking else devices.look()
 
 
 def on_cluster(environment: Environment, gpus: int) -> Environment:
@@ -118,50 +118,50 @@ def on_cluster(environment: Environment, gpus: int) -> Environment:
     return replace(environment, remote=True)
 
 
-def assumed_device(settings: Settings, arch: str) -> Device:
+def assumed_device(options: RunOptions, arch: str) -> Device:
     """The device described by the space file used for the architecture, with a name that says so if the file is that of
     another architecture."""
-    device = space.load(space_file(settings, arch), arch, settings.kind).device
-    return replace(device, name=f"{arch} like {device.name}") if note(settings, arch) else device
+    device = space.load(space_file(options, arch), arch, options.kind).device
+    return replace(device, name=f"{arch} like {device.name}") if note(options, arch) else device
 
 
-def note(settings: Settings, arch: str) -> str:
+def note(options: RunOptions, arch: str) -> str:
     """A warning if the space file of another architecture is used; else ""."""
-    return "" if settings.space_file else space.stand_in_note(settings.rules_dir, arch)
+    return "" if options.space_file else space.stand_in_note(options.rules_dir, arch)
 
 
-def absent_note(settings: Settings, arch: str) -> str:
+def absent_note(options: RunOptions, arch: str) -> str:
     """What it takes to have families of the space that are absent here; empty where none is, or none was asked for."""
-    workload = workload_of(settings.kind)
-    if not workload.other_languages(settings.families):
+    workload = workload_of(options.kind)
+    if not workload.other_languages(options.families):
         return ""
-    found = workload.absent(space.load(space_file(settings, arch), arch, settings.kind).families)
+    found = workload.absent(space.load(space_file(options, arch), arch, options.kind).families)
     lines = dict.fromkeys(found.values())
     return f"without {', '.join(found)}: {'; '.join(lines)}" if found else ""
 
 
-def space_file(settings: Settings, arch: str) -> Any:
-    return settings.space_file or space.space_path(settings.rules_dir, arch)
+def space_file(options: RunOptions, arch: str) -> Any:
+    return options.space_file or space.space_path(options.rules_dir, arch)
 
 
-def on_device(settings: Settings, device: Device) -> Settings:
-    """The settings with problems completed by ``Workload.on_device``. Raises UserError."""
-    if not settings.entries:
-        return settings
-    problems = workload_of(settings.kind).on_device([entry.problem for entry in settings.entries], device)
-    entries = [replace(entry, problem=problem) for entry, problem in zip(settings.entries, problems, strict=True)]
-    return replace(settings, entries=tuple(entries))
+def on_device(options: RunOptions, device: Device) -> RunOptions:
+    """The options with problems completed by ``Workload.on_device``. Raises UserError."""
+    if not options.entries:
+        return options
+    problems = workload_of(options.kind).on_device([entry.problem for entry in options.entries], device)
+    entries = [replace(entry, problem=problem) for entry, problem in zip(options.entries, problems, strict=True)]
+    return replace(options, entries=tuple(entries))
 
 
-def load_space(settings: Settings, device: Device) -> Space:
+def load_space(options: RunOptions, device: Device) -> Space:
     """All configurations for the device's architecture, and the rules. Raises UserError."""
     arch = device.target.arch
-    stands_in = any(name not in settings.kernels for name in settings.serve)
-    families = (*settings.families, STAND_IN) if settings.families and stands_in else settings.families
-    problems = [entry.problem for entry in settings.entries]
-    own = workload_of(settings.kind).own_space(problems, device) if problems else None
-    loaded = space.load(space_file(settings, arch), arch, settings.kind, own.families if own else None)
-    absent = workload_of(settings.kind).absent(loaded.families)
+    stands_in = any(name not in options.kernels for name in options.serve)
+    families = (*options.families, STAND_IN) if options.families and stands_in else options.families
+    problems = [entry.problem for entry in options.entries]
+    own = workload_of(options.kind).own_space(problems, device) if problems else None
+    loaded = space.load(space_file(options, arch), arch, options.kind, own.families if own else None)
+    absent = workload_of(options.kind).absent(loaded.families)
     there = {name: axes for name, axes in loaded.families.items() if name not in absent}
     named = [name for name in families if name not in absent]
     if not there or (families and not named):
@@ -169,11 +169,11 @@ def load_space(settings: Settings, device: Device) -> Space:
         raise UserError(f"{name} needs what is not installed", where="--families", hint=why)
     configs = of_families(space.frame(replace(loaded, families=there)), named)
     rules = (
-        rules_of(own, heuristics=settings.heuristics)
+        rules_of(own, heuristics=options.heuristics)
         if own
-        else prune.load_rules(settings.rules_dir, heuristics=settings.heuristics)
+        else prune.load_rules(options.rules_dir, heuristics=options.heuristics)
     )
-    return Space(configs, prune.columns_of(configs), rules, settings.kind)
+    return Space(configs, prune.columns_of(configs), rules, options.kind)
 
 
 def rules_of(own: OwnSpace, *, heuristics: bool = True) -> tuple[Rule, ...]:

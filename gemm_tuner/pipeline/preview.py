@@ -22,7 +22,7 @@ from gemm_tuner.launch.plan import Method
 from gemm_tuner.measure.budget import FIRST_GUESS, LIKE_NSYS
 from gemm_tuner.pipeline import predict, prepare, serving, serving_space, show
 from gemm_tuner.pipeline.prepare import Space
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.search import expected_requests, expected_rounds
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.documents import show as show_value
@@ -35,39 +35,39 @@ LAUNCH_S = 0.00015
 SETUP_S = 0.003
 
 
-def device_for(settings: Settings) -> Device:
+def device_for(options: RunOptions) -> Device:
     """The device of --arch, else of this machine's GPU, else of the default architecture."""
-    if settings.arch:
-        return prepare.assumed_device(settings, settings.arch)
-    return prepare.look_around(settings, for_a_run=False).device
+    if options.arch:
+        return prepare.assumed_device(options, options.arch)
+    return prepare.look_around(options, for_a_run=False).device
 
 
-def dry_run(settings: Settings, out: Console) -> None:
+def dry_run(options: RunOptions, out: Console) -> None:
     """Prints what would be tried and the estimated duration, then the funnel of every size: all rules for a single size
     or with --verbose, else one line. Raises UserError if a server can launch none of the sizes, and, at the end, if a
     size has no configuration left."""
     # With --arch, this machine is queried after the output, because that takes seconds.
-    environment = None if settings.arch else prepare.look_around(settings, for_a_run=False)
-    device = environment.device if environment else prepare.assumed_device(settings, settings.arch)
-    settings = prepare.on_device(settings, device)
-    prepare.require_a_type([entry.problem for entry in settings.entries], device)
-    servers = serving.asked_for(settings, device)
+    environment = None if options.arch else prepare.look_around(options, for_a_run=False)
+    device = environment.device if environment else prepare.assumed_device(options, options.arch)
+    options = prepare.on_device(options, device)
+    prepare.require_a_type([entry.problem for entry in options.entries], device)
+    servers = serving.asked_for(options, device)
     for look in (prepare.note, prepare.absent_note):
-        if warning := look(settings, device.target.arch):
+        if warning := look(options, device.target.arch):
             print_line(out, warning)
-    total, sizes = serving_space.cut_sizes(settings, device, servers)
+    total, sizes = serving_space.cut_sizes(options, device, servers)
     states = [size.left for size in sizes if isinstance(size.left, SizeState)]
     empty = [(size.funnel, size.left) for size in sizes if isinstance(size.left, UserError)]
     for funnel, fault in empty:
         if not funnel:
             raise fault
     if states:
-        estimate(settings, states, device, out)
-        if (environment or prepare.look_around(settings, for_a_run=False)).source == "predicted":
-            say_predicted(settings, states, device, out)
+        estimate(options, states, device, out)
+        if (environment or prepare.look_around(options, for_a_run=False)).source == "predicted":
+            say_predicted(options, states, device, out)
     for size in sizes:
-        if len(sizes) == 1 or settings.verbose:
-            title, verbose = f"{show.size_name(out, size.problem)} on {device.target.arch}", settings.verbose
+        if len(sizes) == 1 or options.verbose:
+            title, verbose = f"{show.size_name(out, size.problem)} on {device.target.arch}", options.verbose
             show.funnel(out, title, total, size.funnel, all_rules=verbose, why=verbose)
         else:
             show.funnel_line(out, size.problem, total, size.funnel)
@@ -75,41 +75,41 @@ def dry_run(settings: Settings, out: Console) -> None:
         raise fault
 
 
-def estimate(settings: Settings, states: list[SizeState], device: Device, out: Console) -> None:
+def estimate(options: RunOptions, states: list[SizeState], device: Device, out: Console) -> None:
     """Prints an estimate of the run's duration from the model and the constants above."""
     kernels = count_kernels(((state, state.kept) for state in states), device)
     total = sum(len(state.kept) for state in states)
-    asked = sum(expected_requests(settings.search, len(state.kept)) for state in states)
-    compile_s = min(asked, kernels) * COMPILE_CPU_S / settings.compile_workers
-    method = Method(warmup_calls=settings.warmup, timed_calls=settings.screen_calls)
+    asked = sum(expected_requests(options.search, len(state.kept)) for state in states)
+    compile_s = min(asked, kernels) * COMPILE_CPU_S / options.compile_workers
+    method = Method(warmup_calls=options.warmup, timed_calls=options.screen_calls)
     calls = method.warmup_calls + method.timed_calls
     kernels_s = sum(sum(state.predicted_us.values()) for state in states) * calls / 1e6
     screening_s = asked * (SETUP_S + calls * LAUNCH_S) + kernels_s * asked / total
-    start = FIRST_GUESS.get(settings.profiler, LIKE_NSYS)
-    finals = FinalsPlan(finalists=settings.finalists, rounds=settings.iters)
+    start = FIRST_GUESS.get(options.profiler, LIKE_NSYS)
+    finals = FinalsPlan(finalists=options.finalists, rounds=options.iters)
     finals_calls = len(states) * (finals.finalists + BESIDE_FINALISTS) * finals.rounds
     finals_s = finals.processes * start.each_s * finals_calls
     # Every GPU makes this many starts, in parallel.
-    starts = expected_rounds(settings.search, asked) * settings.jobs + finals.processes
+    starts = expected_rounds(options.search, asked) * options.jobs + finals.processes
     starts_s = starts * start.start_s
-    gpus = len(settings.gpu_ids) if settings.gpu_ids else settings.ngpus or 1
+    gpus = len(options.gpu_ids) if options.gpu_ids else options.ngpus or 1
     timing_s = (screening_s + finals_s) / gpus + starts_s
     for line in (
         f"configurations to try: {total}, sizes: {len(states)}, kernels to compile: {kernels}",
-        f"--search {settings.search} times about {asked} of them",
-        f"to compile with an empty cache: {compile_s:.0f} s (workers: {settings.compile_workers})",
+        f"--search {options.search} times about {asked} of them",
+        f"to compile with an empty cache: {compile_s:.0f} s (workers: {options.compile_workers})",
         f"to time: {timing_s:.0f} s ({gpus} x {device.name}), of which {starts} profiler starts {starts_s:.0f} s; all "
         "predicted, not measured",
     ):
         print_line(out, line)
 
 
-def say_predicted(settings: Settings, states: list[SizeState], device: Device, out: Console) -> None:
+def say_predicted(options: RunOptions, states: list[SizeState], device: Device, out: Console) -> None:
     """Prints what the run would do on this machine without such a GPU (``predict.run``)."""
-    tried = [(one, prepare.best_predicted(one, list(one.kept), settings.predicted_candidates)) for one in states]
+    tried = [(one, prepare.best_predicted(one, list(one.kept), options.predicted_candidates)) for one in states]
     checks = sum(min(predict.CHECKED_A_SIZE, len(names)) for _, names in tried)
     for line in (
-        f"here, without such a GPU: {count_kernels(tried, device)} kernels to compile on {settings.compile_workers} "
+        f"here, without such a GPU: {count_kernels(tried, device)} kernels to compile on {options.compile_workers} "
         "cores,",
         f"at most {checks} to check in Triton's interpreter, no timing: rows say source: predicted",
     ):
@@ -131,13 +131,13 @@ def count_kernels(wanted: Iterable[tuple[SizeState, Iterable[str]]], device: Dev
     return len(found)
 
 
-def explain(settings: Settings, text: str, out: Console) -> None:
+def explain(options: RunOptions, text: str, out: Console) -> None:
     """Prints, for every size, which rule rejects a configuration, or all that match FIELD=VALUE,..."""
-    device = device_for(settings)
-    settings = prepare.on_device(settings, device)
-    candidates = prepare.load_space(settings, device)
+    device = device_for(options)
+    options = prepare.on_device(options, device)
+    candidates = prepare.load_space(options, device)
     rows = matching(candidates, text, device)
-    for entry in settings.entries:
+    for entry in options.entries:
         pruned = prepare.cut_space(candidates, entry.problem, device)
         why = {row.rule: row for row in pruned.funnel}
         verdicts, counts = np.unique(pruned.rejected_by[rows].astype(str), return_counts=True)

@@ -12,7 +12,7 @@ from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY
 from gemm_tuner.measure.replay import Recording
 from gemm_tuner.pipeline import prepare, serving_space
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.installation import data_folder
@@ -23,15 +23,15 @@ PATH_FLAGS = ("--space", "--rules")
 Known = Mapping[Problem, set[str]]
 
 
-def made_with(settings: Settings) -> str:
+def made_with(options: RunOptions) -> str:
     """The flags that determine which configurations a run tries, as typed, without those at their defaults."""
     words = [
-        *(["--space", str(settings.space_file)] if settings.space_file else []),
-        *(["--rules", str(settings.rules_dir)] if settings.rules_dir != data_folder("rules") else []),
-        *(["--families", ",".join(settings.families)] if settings.families else []),
-        *(["--no_heuristics"] if not settings.heuristics else []),
-        *(word for name in settings.serve for word in ("--serve", name)),
-        *("--search", settings.search),
+        *(["--space", str(options.space_file)] if options.space_file else []),
+        *(["--rules", str(options.rules_dir)] if options.rules_dir != data_folder("rules") else []),
+        *(["--families", ",".join(options.families)] if options.families else []),
+        *(["--no_heuristics"] if not options.heuristics else []),
+        *(word for name in options.serve for word in ("--serve", name)),
+        *("--search", options.search),
     ]
     return shlex.join(words)
 
@@ -54,13 +54,13 @@ def planned_in(recording: Recording, *stages: str) -> dict[Problem, set[str]]:
     return found
 
 
-def require_all(settings: Settings, device: Device, recording: Recording, wanted: Iterable[Server] = ()) -> None:
+def require_all(options: RunOptions, device: Device, recording: Recording, wanted: Iterable[Server] = ()) -> None:
     """Raises UserError for sizes that the recording does not have, and for a size of which it has no configuration that
     would be tried or that a server of --serve could launch."""
     known = planned_in(recording, SCREEN, FINALS)
-    _require_sizes([entry.problem for entry in settings.entries], known, recording)
-    candidates = prepare.load_space(settings, device)
-    for entry in settings.entries:
+    _require_sizes([entry.problem for entry in options.entries], known, recording)
+    candidates = prepare.load_space(options, device)
+    for entry in options.entries:
         problem = entry.problem
         pruned = prepare.cut_space(candidates, problem, device)
         tried = {f"would be tried of {problem.key}": pruned.kept.tolist()}

@@ -29,49 +29,49 @@ from gemm_tuner.pipeline.open_run import opened
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_end import accounted, finish, say_finished, write_records
 from gemm_tuner.pipeline.run_log import RunLog
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.pipeline.session import Session
-from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.terminal_table import print_line
 
 
-def tune(settings: Settings, console: Console, out: Console, cluster: OnCluster | None = None) -> int:
+def tune(options: RunOptions, console: Console, out: Console, cluster: OnCluster | None = None) -> int:
     """Tunes all sizes, here or on a cluster. Returns exit status 0 if every size has a verified configuration.
 
-    Continues an unfinished run of the same sizes, unless ``settings.fresh``. Raises EnvironmentFault if predicted
+    Continues an unfinished run of the same sizes, unless ``options.fresh``. Raises EnvironmentFault if predicted
     configurations would have to replace those of --update.
     """
-    with accounted(settings, console, out) as log:
-        return tune_by(settings, log, cluster)
+    with accounted(options, console, out) as log:
+        return tune_by(options, log, cluster)
 
 
-def tune_by(settings: Settings, log: RunLog, cluster: OnCluster | None) -> int:
+def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
     """``tune`` with the log of the run."""
-    known = cluster.machine if cluster else finished_machine.recall(settings)
-    start_early(settings, works_here=cluster is None and known is None)
-    environment = prepare.find_environment(settings, known)
+    known = cluster.machine if cluster else finished_machine.recall(options)
+    start_early(options, works_here=cluster is None and known is None)
+    environment = prepare.find_environment(options, known)
     if cluster:
         environment = prepare.on_cluster(environment, len(cluster.stations.gpus))
-    if settings.older and environment.source == "predicted":
-        flag = "--update" if settings.update_file else "--current"
+    if options.older and environment.source == "predicted":
+        flag = "--update" if options.update_file else "--current"
         raise EnvironmentFault(f"{flag} needs a GPU to time on", hint=f"without {flag} the times are predicted")
     log.passed("look for GPUs")
-    settings = prepare.on_device(settings, environment.device)
+    options = prepare.on_device(options, environment.device)
     log.passed("try host functions")
-    say_idle(settings, environment, log.console)
-    prepare.require_a_type([entry.problem for entry in settings.entries], environment.device)
-    servers = serving.asked_for(settings, environment.device)
+    say_idle(options, environment, log.console)
+    prepare.require_a_type([entry.problem for entry in options.entries], environment.device)
+    servers = serving.asked_for(options, environment.device)
     if environment.recording is not None:
-        recorded.require_all(settings, environment.device, environment.recording, servers)
+        recorded.require_all(options, environment.device, environment.recording, servers)
     stations = cluster.stations if cluster else None
-    with opened(settings, environment, log, stations=stations) as (launchers, session):
+    with opened(options, environment, log, stations=stations) as (launchers, session):
         if cluster:
             cluster.on_folder(session.folder.root)
         if run_start.is_finished(session.store):
             return say_finished(session)
         start_launchers(launchers if cluster is None else (), log)
-        total, sizes = serving_space.cut_sizes(settings, environment.device, servers)
+        total, sizes = serving_space.cut_sizes(options, environment.device, servers)
         states = [size.left for size in sizes if isinstance(size.left, SizeState)]
         empty = {size.problem: size.left for size in sizes if isinstance(size.left, UserError)}
         if not states:
@@ -82,28 +82,28 @@ def tune_by(settings: Settings, log: RunLog, cluster: OnCluster | None) -> int:
         if too_short:
             log.say(too_short)
         for problem, fault in empty.items():
-            session.outcomes.record(problem, None, fault.one_line())
+            session.results.record(problem, None, fault.one_line())
         try:
             if launchers:
                 Tuning(session, states, launchers).run()
             else:
                 predict.run(session, states)
         finally:
-            session.outcomes.write()
+            session.results.write()
             write_records(session, states)
         for state in states:
             state.assert_complete()
         return finish(session)
 
 
-def start_early(settings: Settings, *, works_here: bool) -> None:
+def start_early(options: RunOptions, *, works_here: bool) -> None:
     """Starts what takes time before it is needed, while GPUs are looked for and the space is cut. works_here: this
     machine compiles and times, as far as it can."""
     if not works_here:
         return
-    profilers.look_ahead(settings.profiler)
-    if settings.compile_stage:
-        compile_pool.begin(settings.language, settings.kind)
+    profilers.look_ahead(options.profiler)
+    if options.compile_stage:
+        compile_pool.begin(options.language, options.kind)
 
 
 def start_launchers(launchers: Iterable[Launcher], log: RunLog) -> None:
@@ -113,9 +113,9 @@ def start_launchers(launchers: Iterable[Launcher], log: RunLog) -> None:
     log.passed("start launchers")
 
 
-def say_idle(settings: Settings, environment: Environment, console: Console, task: str = "") -> None:
+def say_idle(options: RunOptions, environment: Environment, console: Console, task: str = "") -> None:
     """Prints a line for each flag that has no effect."""
-    for line in idle_flags.of_run(settings, environment.source, task):
+    for line in idle_flags.of_run(options, environment.source, task):
         print_line(console, line)
 
 
@@ -126,76 +126,76 @@ def announce(session: Session, states: Iterable[SizeState], total: int, how: str
         how
         or {
             "measured": f"timed under {session.profiler.name} {session.profiler.version}",
-            "replayed": f"played back from {session.settings.replay_dir}",
+            "replayed": f"played back from {session.options.replay_dir}",
             "predicted": "assumed, since no such GPU is here: kernels are compiled and checked, times are predicted",
         }[session.environment.source]
     )
     print_line(console, f"{device.name} ({device.target.arch}), {how}")
     for state in states:
-        if session.settings.verbose:
+        if session.options.verbose:
             show.funnel(console, state.problem.key, total, state.pruned.funnel)
         else:
             show.funnel_line(console, state.problem, total, state.pruned.funnel)
 
 
-def given(settings: Settings, environment: Environment) -> list[SizeState]:
+def given(options: RunOptions, environment: Environment) -> list[SizeState]:
     """The states for the configurations of a results file. Raises UserError for an entry without one."""
-    for number, entry in enumerate(settings.entries, 1):
+    for number, entry in enumerate(options.entries, 1):
         if entry.config is None:
             raise UserError(
                 f"{entry.problem.key} (entry {number}) has no configuration",
                 where="--gemm_size_file",
                 accepted="a results file, or ROCm's list of sizes with BLOCK_SIZE_M and so on",
             )
-    return [prepare.given_state(e.problem, e.config, environment.device) for e in settings.entries if e.config]
+    return [prepare.given_state(e.problem, e.config, environment.device) for e in options.entries if e.config]
 
 
-def benchmark(settings: Settings, console: Console, out: Console) -> int:
+def benchmark(options: RunOptions, console: Console, out: Console) -> int:
     """Times the configurations of a results file and the vendor library, without tuning."""
-    with accounted(settings, console, out) as log:
-        return benchmark_by(settings, log)
+    with accounted(options, console, out) as log:
+        return benchmark_by(options, log)
 
 
-def benchmark_by(settings: Settings, log: RunLog) -> int:
+def benchmark_by(options: RunOptions, log: RunLog) -> int:
     """``benchmark`` with the log of the run."""
-    environment = prepare.find_environment(settings)
+    environment = prepare.find_environment(options)
     if environment.source == "predicted":
         raise EnvironmentFault("--benchmark needs a GPU to time on", hint="--compare_wo_tuning checks without one")
     log.passed("look for GPUs")
-    say_idle(settings, environment, log.console, "--benchmark")
-    settings = prepare.on_device(settings, environment.device)
+    say_idle(options, environment, log.console, "--benchmark")
+    options = prepare.on_device(options, environment.device)
     log.passed("try host functions")
     states, servers = (
-        given(settings, environment),
-        serving.given(settings.entries, environment.device, settings.kernels),
+        given(options, environment),
+        serving.given(options.entries, environment.device, options.kernels),
     )
     if environment.recording is not None:
         recorded.require_given(states, environment.recording, timed=True)
-    serving.add_given(servers, states, settings.entries)
-    with opened(settings, environment, log, resumes=False) as (launchers, session):
+    serving.add_given(servers, states, options.entries)
+    with opened(options, environment, log, resumes=False) as (launchers, session):
         try:
             Tuning(session, states, launchers, given=servers).run_given()
         finally:
-            session.outcomes.write()
+            session.results.write()
             write_records(session, states)
         return finish(session)
 
 
-def compare_without_tuning(settings: Settings, console: Console, out: Console) -> int:
+def compare_without_tuning(options: RunOptions, console: Console, out: Console) -> int:
     """Checks the configurations of a results file. Returns exit status 1 if one is wrong."""
-    environment = prepare.find_environment(settings)
-    say_idle(settings, environment, console, "--compare_wo_tuning")
-    settings = prepare.on_device(settings, environment.device)
-    states = given(settings, environment)
+    environment = prepare.find_environment(options)
+    say_idle(options, environment, console, "--compare_wo_tuning")
+    options = prepare.on_device(options, environment.device)
+    states = given(options, environment)
     if environment.recording is not None:
         recorded.require_given(states, environment.recording, timed=False)
-    log = RunLog(console, out, settings.started)
-    with opened(settings, environment, log, timed=False, resumes=False) as (launchers, session):
+    log = RunLog(console, out, options.started)
+    with opened(options, environment, log, timed=False, resumes=False) as (launchers, session):
         return check_given(session, states, launchers)
 
 
 def check_given(session: Session, states: list[SizeState], launchers: Sequence[Launcher]) -> int:
-    settings, environment = session.settings, session.environment
+    options, environment = session.options, session.environment
     wanted = [(state.problem, config) for state in states for config in state.kept.values()]
     scripts = session.write_scripts(wanted)
     found: list[str | None] = []
@@ -225,5 +225,5 @@ def check_given(session: Session, states: list[SizeState], launchers: Sequence[L
         "predicted": "in Triton's interpreter, at small sizes with the same tile",
     }[environment.source]
     print_line(session.log.console, f"{right} of {len(states)} configurations are right, checked {where}")
-    session.folder.tidy(keep=settings.keep)
+    session.folder.tidy(keep=options.keep)
     return EXIT_OK if right == len(states) else EXIT_UNVERIFIED

@@ -17,8 +17,8 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.pipeline import finished_machine, run_start, run_summary, show
 from gemm_tuner.pipeline.run_identity import configs_sha
 from gemm_tuner.pipeline.run_log import RunLog
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.pipeline.session import Session
-from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import older_configs, run_record
 from gemm_tuner.store.run_record import Final, FunnelStep, RunRecord, SizeRecord
@@ -30,14 +30,14 @@ COMPILED_LATE = "kernels were compiled in the profiled process although all were
 
 
 @contextmanager
-def accounted(settings: Settings, console: Console, out: Console) -> Iterator[RunLog]:
+def accounted(options: RunOptions, console: Console, out: Console) -> Iterator[RunLog]:
     """The log of a run that takes place in the block. At its end it says where the time of the command went, if that
     is wanted and stages have run."""
-    log = RunLog(console, out, settings.started, began=settings.began)
+    log = RunLog(console, out, options.started, began=options.began)
     log.passed("start")
     yield log
     log.passed("close the run")
-    if log.stage_seconds and (settings.time_breakdown or settings.verbose):
+    if log.stage_seconds and (options.time_breakdown or options.verbose):
         run_summary.stage_table(out, log.stage_seconds, log.outside_seconds, log.accounted_s)
         if starts := log.notes.get("starts"):
             run_summary.start_table(out, starts)
@@ -54,30 +54,30 @@ def write_records(session: Session, states: Iterable[SizeState]) -> None:
 
 def finish(session: Session) -> int:
     """Prints the results and removes temporary files; returns the exit status."""
-    show.results_table(session.log.out, session.settings, session.environment, session.outcomes)
+    show.results_table(session.log.out, session.options, session.environment, session.results)
     console = session.log.console
-    for problem, why in session.outcomes.file.kept_instead().items():
+    for problem, why in session.results.file.kept_instead().items():
         print_line(console, f"{problem.key}: its earlier row stays in the results file: {why}")
     for line in run_summary.notes(session.log.notes):
         print_line(console, line)
-    counts = len(session.outcomes.choices), len(session.settings.entries)
+    counts = len(session.results.choices), len(session.options.entries)
     print_line(console, run_summary.summary_line(*counts, time.monotonic() - session.log.started, session.log.facts))
-    print_line(console, f"results: {show.place(console, session.outcomes.path)}")
+    print_line(console, f"results: {show.place(console, session.results.path)}")
     tables = show.place(console, session.folder.tables)
     print_line(console, f"every configuration of every size: {tables}")
     run = shlex.quote(show.place(console, session.folder.root))
     print_line(console, f"to look at it: {program.name()} report {run}")
-    if session.settings.updates_in_place:
-        session.store.set_fact("configs_sha", configs_sha(older_configs.read(session.outcomes.path)[0]))
-    status = EXIT_OK if len(session.outcomes.choices) == len(session.settings.entries) else EXIT_UNVERIFIED
-    if session.settings.compile_stage and session.log.facts.get("compiled under the profiler"):
+    if session.options.updates_in_place:
+        session.store.set_fact("configs_sha", configs_sha(older_configs.read(session.results.path)[0]))
+    status = EXIT_OK if len(session.results.choices) == len(session.options.entries) else EXIT_UNVERIFIED
+    if session.options.compile_stage and session.log.facts.get("compiled under the profiler"):
         print_line(console, f"{COMPILED_LATE}: please report this", "red")
         status = EXIT_UNVERIFIED
     session.store.set_fact("exit status", status)
     session.store.set_fact("state", run_start.FINISHED)
     finished_machine.keep(session.folder.root, session.environment.machine)
     session.log.passed("print the results")
-    session.folder.tidy(keep=session.settings.keep)
+    session.folder.tidy(keep=session.options.keep)
     return status
 
 
@@ -87,13 +87,13 @@ def say_finished(session: Session) -> int:
     chosen = sum(1 for size in record.sizes if size.chosen)
     print_line(
         session.log.console,
-        f"this run is finished: {chosen} of {len(session.settings.entries)} sizes have a verified configuration, "
+        f"this run is finished: {chosen} of {len(session.options.entries)} sizes have a verified configuration, "
         f"{session.environment.source} {record.header['date']}; --fresh tunes again",
     )
     print_line(session.log.console, f"results: {record.results_file}")
-    if session.settings.compile_stage and record.facts.get("compiled under the profiler"):
+    if session.options.compile_stage and record.facts.get("compiled under the profiler"):
         print_line(session.log.console, COMPILED_LATE, "red")
-    every_size = chosen == len(session.settings.entries)
+    every_size = chosen == len(session.options.entries)
     return int(session.store.fact("exit status", EXIT_OK if every_size else EXIT_UNVERIFIED))
 
 
@@ -103,7 +103,7 @@ def record_of(session: Session, states: Iterable[SizeState]) -> RunRecord:
     return RunRecord(
         command=(program.name(), *sys.argv[1:]),
         seconds=round(time.monotonic() - session.log.started, 3),
-        header=dataclasses.asdict(session.outcomes.header),
+        header=dataclasses.asdict(session.results.header),
         device={
             **dataclasses.asdict(session.device),
             "matmul_tflops": dict(session.device.matmul_tflops),
@@ -111,7 +111,7 @@ def record_of(session: Session, states: Iterable[SizeState]) -> RunRecord:
         stages={name: round(seconds, 3) for name, seconds in session.log.stage_seconds.items()},
         facts=dict(session.log.facts),
         sizes=tuple(size_record(session, state) for state in states),
-        results_file=str(session.outcomes.path),
+        results_file=str(session.results.path),
         notes={**session.log.notes, "parent_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024},
         rules=tuple(row.rule for row in states[0].pruned.funnel) if states else (),
     )
@@ -119,8 +119,8 @@ def record_of(session: Session, states: Iterable[SizeState]) -> RunRecord:
 
 def size_record(session: Session, state: SizeState) -> SizeRecord:
     problem = state.problem
-    choice = session.outcomes.choices.get(problem)
-    published = session.outcomes.published.get(problem, {})
+    choice = session.results.choices.get(problem)
+    published = session.results.published.get(problem, {})
     return SizeRecord(
         problem=problem,
         total=len(state.configs),
@@ -133,7 +133,7 @@ def size_record(session: Session, state: SizeState) -> SizeRecord:
         roofline_us=round(workload_of(problem.kind).roofline_us(problem, session.device) or 0.0, 4),
         finals=tuple(Final(name, **dataclasses.asdict(found)) for name, found in published.items()),
         chosen=choice.config.name if choice else "",
-        failure=session.outcomes.failures.get(problem, ""),
+        failure=session.results.failures.get(problem, ""),
         served=served_rows(choice.served, predicted=choice.source == "predicted").get("served", {}) if choice else {},
         overruled=dict(choice.overruled) if choice else {},
     )

@@ -14,7 +14,7 @@ from gemm_tuner import __version__
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.pipeline.prepare import Environment
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.system.installation import PACKAGE
 from gemm_tuner.system.source_hash import files_sha, sources_sha
 
@@ -47,18 +47,18 @@ NOT_TIMING = (
 )
 
 
-def job_key(settings: Settings, source: str, task: str) -> str:
+def job_key(options: RunOptions, source: str, task: str) -> str:
     """A hash of the job: the task, the sizes in order, the requested architecture, and where results go."""
     digest = hashlib.sha256(f"{task}\n".encode())
-    for part in (*(entry.problem.key for entry in settings.entries), settings.arch, source, settings.results_file):
+    for part in (*(entry.problem.key for entry in options.entries), options.arch, source, options.results_file):
         digest.update(f"{part}\n".encode())
     return digest.hexdigest()[:KEY_DIGITS]
 
 
-def fingerprint(settings: Settings, environment: Environment, profiler: str) -> dict[str, Any]:
+def fingerprint(options: RunOptions, environment: Environment, profiler: str) -> dict[str, Any]:
     """Everything that must be equal for two timings to be comparable, by a readable name."""
     machine, device = environment.machine, environment.device
-    space = settings.space_file
+    space = options.space_file
     return {
         "device": f"{device.name}, {device.num_sms} SMs",
         "architecture": device.target.arch,
@@ -66,53 +66,53 @@ def fingerprint(settings: Settings, environment: Environment, profiler: str) -> 
         **{f"version of {name}": version for name, version in sorted(machine.versions.items())},
         "version of the tuner": __version__,
         "profiler": profiler,
-        "kernel source": f"{sources_sha(settings.templates_dir, ('*.j2',))} "
-        f"{sources_sha(PACKAGE, SOURCES, only=KERNEL_SOURCES)}{of_kind(settings)}",
+        "kernel source": f"{sources_sha(options.templates_dir, ('*.j2',))} "
+        f"{sources_sha(PACKAGE, SOURCES, only=KERNEL_SOURCES)}{of_kind(options)}",
         "timing code": sources_sha(PACKAGE, SOURCES, but=(*NOT_TIMING, *KERNEL_SOURCES)),
-        **({} if environment.recording else settings.language.identity(os.environ)),
-        "rules": sources_sha(settings.rules_dir, ("*.py", "*.yaml")),
+        **({} if environment.recording else options.language.identity(os.environ)),
+        "rules": sources_sha(options.rules_dir, ("*.py", "*.yaml")),
         "space": sources_sha(space.parent, (space.name,)) if space else "",
-        **({} if environment.source == "predicted" else {"search": settings.search}),
-        "heuristics": settings.heuristics,
-        "families": ", ".join(settings.families),
-        "servers": ", ".join(settings.serve),
-        **{f"kernel of {name}": kernel.label for name, kernel in sorted(settings.kernels.items())},
-        "method": method(settings, is_timed=environment.source == "measured"),
-        "checks": settings.compare,
-        "samples that decide, of 1 2 3": deciding(settings),
-        **files_read(settings),
-        OLDER: older_text(settings.older, settings.min_improvement_pct),
+        **({} if environment.source == "predicted" else {"search": options.search}),
+        "heuristics": options.heuristics,
+        "families": ", ".join(options.families),
+        "servers": ", ".join(options.serve),
+        **{f"kernel of {name}": kernel.label for name, kernel in sorted(options.kernels.items())},
+        "method": method(options, is_timed=environment.source == "measured"),
+        "checks": options.compare,
+        "samples that decide, of 1 2 3": deciding(options),
+        **files_read(options),
+        OLDER: older_text(options.older, options.min_improvement_pct),
     }
 
 
-def method(settings: Settings, *, is_timed: bool) -> str:
+def method(options: RunOptions, *, is_timed: bool) -> str:
     """How kernels are timed and checked, as far as it has an effect: see ``idle_flags``."""
-    seed = f"seed {settings.seed}"
+    seed = f"seed {options.seed}"
     if not is_timed:
-        return f"{settings.finalists} finalists, {seed}"
+        return f"{options.finalists} finalists, {seed}"
     return (
-        f"{settings.screen_calls} screening calls, {settings.iters} rounds of {settings.finalists} finalists, "
-        f"warmup {settings.warmup}, init_type {settings.init_type}, {seed}, rotating_tensor {settings.rotating_mib}"
+        f"{options.screen_calls} screening calls, {options.iters} rounds of {options.finalists} finalists, "
+        f"warmup {options.warmup}, init_type {options.init_type}, {seed}, rotating_tensor {options.rotating_mib}"
     )
 
 
-def files_read(settings: Settings) -> dict[str, str]:
+def files_read(options: RunOptions) -> dict[str, str]:
     """A hash of the content of each file that a problem names."""
-    workload = workload_of(settings.kind)
-    paths = sorted({path for entry in settings.entries for path in workload.files_of(entry.problem)})
+    workload = workload_of(options.kind)
+    paths = sorted({path for entry in options.entries for path in workload.files_of(entry.problem)})
     return {f"content of {path}": files_sha([Path(path)]) for path in paths}
 
 
-def deciding(settings: Settings) -> str:
+def deciding(options: RunOptions) -> str:
     """Which of three samples in turn decide, by the kind of problem and what its problems ask for."""
-    workload, samples = workload_of(settings.kind), (1.0, 2.0, 3.0)
-    found = {workload.deciding(entry.problem, samples) for entry in settings.entries}
+    workload, samples = workload_of(options.kind), (1.0, 2.0, 3.0)
+    found = {workload.deciding(entry.problem, samples) for entry in options.entries}
     return ", ".join(" ".join(f"{one:g}" for one in each) for each in sorted(found))
 
 
-def of_kind(settings: Settings) -> str:
+def of_kind(options: RunOptions) -> str:
     """Identifies the sources of a kind of problem from outside this package; "" for a kind of this package."""
-    workload = workload_of(settings.kind)
+    workload = workload_of(options.kind)
     folder = workload.templates_dir
     return f" {sources_sha(folder.parent, ('**/*.py', '**/*.j2'))}" if folder is not None else ""
 

@@ -24,7 +24,7 @@ from gemm_tuner.pipeline.run_identity import (
     job_key,
     older_text,
 )
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.store import older_configs, run_folder
 from gemm_tuner.store.results_file import read_earlier
 from gemm_tuner.store.run_folder import RunFolder
@@ -37,7 +37,7 @@ FINISHED = "finished"
 
 
 def begin(
-    settings: Settings,
+    options: RunOptions,
     environment: Environment,
     profiler: str,
     stack: ExitStack,
@@ -53,35 +53,35 @@ def begin(
     Raises UserError if an unfinished run has another fingerprint, EnvironmentFault if another process runs it or the
     folder cannot be written.
     """
-    now = fingerprint(settings, environment, profiler)
-    key = job_key(settings, environment.source, "tune" if resumes else "given")
-    if resumes and not settings.fresh:
-        folder = run_folder.find(settings.output_dir, key, settings.cache_name)
+    now = fingerprint(options, environment, profiler)
+    key = job_key(options, environment.source, "tune" if resumes else "given")
+    if resumes and not options.fresh:
+        folder = run_folder.find(options.output_dir, key, options.cache_name)
         if folder is not None:
-            found = _go_on(folder, now, settings, stack)
+            found = _go_on(folder, now, options, stack)
             if found is not None:
                 if not is_finished(found):
-                    _say_what_stays(found, settings, gpu_labels(environment), folder, say)
+                    _say_what_stays(found, options, gpu_labels(environment), folder, say)
                 return folder, found
-    folder = run_folder.create(settings.output_dir, key, settings.cache_name)
+    folder = run_folder.create(options.output_dir, key, options.cache_name)
     store = _open(folder, stack)
-    _note_begin(store, settings, now)
-    store.set_fact("budget_s", settings.budget_s)
+    _note_begin(store, options, now)
+    store.set_fact("budget_s", options.budget_s)
     store.set_fact(GPUS, gpu_labels(environment))
     return folder, store
 
 
-def _note_begin(store: Store, settings: Settings, fingerprint: dict[str, object]) -> None:
-    older_configs.keep(store, settings.older, settings.older_served)
+def _note_begin(store: Store, options: RunOptions, fingerprint: dict[str, object]) -> None:
+    older_configs.keep(store, options.older, options.older_served)
     store.set_fact("fingerprint", fingerprint)
     store.set_fact("began_s", time.time())
 
 
 def _say_what_stays(
-    store: Store, settings: Settings, gpus: list[str], folder: RunFolder, say: Callable[[str], None]
+    store: Store, options: RunOptions, gpus: list[str], folder: RunFolder, say: Callable[[str], None]
 ) -> None:
     """Prints what a resumed run continues with, and drops results that are invalid on its present GPUs."""
-    problems = [entry.problem for entry in settings.entries]
+    problems = [entry.problem for entry in options.entries]
     say(going_on(store, problems, folder.root))
     anew = keep_to_gpus(store, problems, gpus)
     line = moved(store.fact(GPUS, []), gpus, anew)
@@ -99,19 +99,19 @@ def _open(folder: RunFolder, stack: ExitStack) -> Store:
     return store
 
 
-def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack: ExitStack) -> Store | None:
+def _go_on(folder: RunFolder, now: dict[str, object], options: RunOptions, stack: ExitStack) -> Store | None:
     """The store of an earlier run to resume; None if that run is finished and has another fingerprint. A finished run
     whose rows are missing in the results file is also resumed, to write them again."""
-    budget_s = settings.budget_s
+    budget_s = options.budget_s
     with ExitStack() as mine:
         store = _open(folder, mine)
         if store.fact("fingerprint") is None:  # killed before the run began
-            _note_begin(store, settings, now)
-        now = {**now, **_older_as_begun(store, settings)}
+            _note_begin(store, options, now)
+        now = {**now, **_older_as_begun(store, options)}
         if is_finished(store):
             if differences(store.fact("fingerprint"), now) or _has_more_time(budget_s, store.fact("budget_s", 0.0)):
                 return None
-            if not _rows_are_there(folder.results_path(settings.results_file), store, settings):
+            if not _rows_are_there(folder.results_path(options.results_file), store, options):
                 store.set_fact("state", "")
                 folder.make()
         else:
@@ -123,23 +123,23 @@ def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack:
         return store
 
 
-def _rows_are_there(path: Path, store: Store, settings: Settings) -> bool:
+def _rows_are_there(path: Path, store: Store, options: RunOptions) -> bool:
     """Whether the results file has a row for each size with a chosen configuration."""
     if not path.exists():
         return False
     rows = read_earlier(path).rows
-    settled = ((entry.problem, store.settled(entry.problem)) for entry in settings.entries)
+    settled = ((entry.problem, store.settled(entry.problem)) for entry in options.entries)
     return all(problem in rows for problem, outcome in settled if outcome and outcome[0])
 
 
-def _older_as_begun(store: Store, settings: Settings) -> dict[str, object]:
+def _older_as_begun(store: Store, options: RunOptions) -> dict[str, object]:
     """The fingerprint's part for --update if the run itself rewrites that file: the value at the start of the run.
     After the run has finished, it applies to the file as the run left it."""
-    if not settings.updates_in_place:
+    if not options.updates_in_place:
         return {}
-    if is_finished(store) and store.fact("configs_sha") != configs_sha(settings.older):
+    if is_finished(store) and store.fact("configs_sha") != configs_sha(options.older):
         return {}
-    return {OLDER: older_text(older_configs.kept(store), settings.min_improvement_pct)}
+    return {OLDER: older_text(older_configs.kept(store), options.min_improvement_pct)}
 
 
 def _has_more_time(budget_s: float, before_s: float) -> bool:

@@ -20,7 +20,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Device, Problem, Verdict, Verified
 from gemm_tuner.decide.ranking import Published
 from gemm_tuner.pipeline import prepare
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.results_file import Judgement
 from gemm_tuner.store.sizes import SizeEntry
@@ -177,11 +177,11 @@ IN_A_FILE = (
 )
 
 
-def asked_for(settings: Settings, device: Device) -> tuple[Server, ...]:
+def asked_for(options: RunOptions, device: Device) -> tuple[Server, ...]:
     """The servers of --serve. Raises UserError for one whose kernel computes none of the sizes."""
-    wanted = servers(settings.serve, device, kernels=settings.kernels)
-    problems = [entry.problem for entry in settings.entries]
-    require_some(wanted, problems, hint=IN_A_FILE if "gemm_size_file" in settings.given else "")
+    wanted = servers(options.serve, device, kernels=options.kernels)
+    problems = [entry.problem for entry in options.entries]
+    require_some(wanted, problems, hint=IN_A_FILE if "gemm_size_file" in options.given else "")
     return wanted
 
 

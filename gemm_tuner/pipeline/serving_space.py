@@ -15,7 +15,7 @@ from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.prepare import Space
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.search.view import Proposals, Requested, Search, SizeView
 from gemm_tuner.space import prune, space
 from gemm_tuner.space.prune import FunnelRow, Pruned
@@ -55,11 +55,11 @@ def places_of(server: Server, candidates: Space, problem: Problem) -> list[int]:
     return [int(place) for place, one in zip(mine[found], configs, strict=True) if server.can_launch(problem, one)]
 
 
-def kernel_space(wanted: Iterable[Server], settings: Settings, device: Device) -> Space | None:
+def kernel_space(wanted: Iterable[Server], options: RunOptions, device: Device) -> Space | None:
     """The space of STAND_IN, whose axes servers' own kernels have; None without such kernels."""
     if not any(server.kernel for server in wanted):
         return None
-    return prepare.load_space(replace(settings, families=(STAND_IN,)), device)
+    return prepare.load_space(replace(options, families=(STAND_IN,)), device)
 
 
 def extend(state: SizeState, wanted: Iterable[Server], candidates: Space | None) -> None:
@@ -75,12 +75,12 @@ def extend(state: SizeState, wanted: Iterable[Server], candidates: Space | None)
             state.extend(rows, space.configs_of(rows), predicted_us.tolist())
 
 
-def cut_sizes(settings: Settings, device: Device, wanted: Sequence[Server]) -> tuple[int, list[Cut]]:
+def cut_sizes(options: RunOptions, device: Device, wanted: Sequence[Server]) -> tuple[int, list[Cut]]:
     """(number of configurations in the space, each size after the rules, including the servers' spaces). Raises
     UserError for an invalid space or rules."""
-    candidates, of_kernels = prepare.load_space(settings, device), kernel_space(wanted, settings, device)
+    candidates, of_kernels = prepare.load_space(options, device), kernel_space(wanted, options, device)
     found = []
-    for problem in (entry.problem for entry in settings.entries):
+    for problem in (entry.problem for entry in options.entries):
         funnel: tuple[FunnelRow, ...] = ()
         try:
             pruned = widened(prepare.cut_space(candidates, problem, device), wanted, candidates, problem)

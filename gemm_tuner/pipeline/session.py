@@ -20,11 +20,11 @@ from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
-from gemm_tuner.pipeline.outcomes import Outcomes
 from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_log import RunLog
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
+from gemm_tuner.pipeline.run_results import RunResults
 from gemm_tuner.store import results
 from gemm_tuner.store.results import Header
 from gemm_tuner.store.run_folder import RunFolder
@@ -46,14 +46,14 @@ class ProfilerUsed:
 class Session:
     """The shared objects of a run, and factories of its stages."""
 
-    settings: Settings
+    options: RunOptions
     folder: RunFolder
     store: Store
     limits: Limits
     log: RunLog
     gpus: Gpus
     executor: Executor
-    outcomes: Outcomes
+    results: RunResults
     profiler: ProfilerUsed = ProfilerUsed()
 
     @property
@@ -66,28 +66,28 @@ class Session:
 
     def write_scripts(self, wanted: Iterable[tuple[Problem, Config]]) -> Scripts:
         """Writes the scripts of these configurations of these problems into the run's folder."""
-        settings, target = self.settings, self.device.target
+        options, target = self.options, self.device.target
         with self.log.stage("write scripts"):
             return compile_tasks.write_scripts(
-                settings.templates_dir, self.folder.scripts, wanted, target, settings.kernels.values()
+                options.templates_dir, self.folder.scripts, wanted, target, options.kernels.values()
             )
 
     def compile_stage(self, scripts: Scripts) -> CompileStage:
-        compiler, of = self.executor.compiler(), (self.device, self.settings.language)
+        compiler, of = self.executor.compiler(), (self.device, self.options.language)
         return CompileStage(scripts, compiler, *of, self.folder, self.store, self.limits, self.log, self.executor.wants)
 
     def planner(self, scripts: Scripts) -> Planner:
-        return Planner(self.settings, self.device, self.folder, scripts)
+        return Planner(self.options, self.device, self.folder, scripts)
 
     def check_stage(self, scripts: Scripts, compiling: CompileStage | None) -> CheckStage:
-        every, seed = self.settings.check_all_finalists, self.settings.seed
+        every, seed = self.options.check_all_finalists, self.options.seed
         return CheckStage(
             scripts, self.gpus, self.folder, self.store, self.limits, self.log, compiling, all_of_them=every, seed=seed
         )
 
 
 def session_of(
-    settings: Settings,
+    options: RunOptions,
     environment: Environment,
     folder: RunFolder,
     store: Store,
@@ -100,21 +100,21 @@ def session_of(
 ) -> Session:
     """Creates a session. costs: measured costs of starts on this machine. profilers: of a measured run. stations: of a
     cluster. A predicted run has no budget."""
-    budget = Budget(0.0 if environment.source == "predicted" else settings.budget_s, settings.started)
+    budget = Budget(0.0 if environment.source == "predicted" else options.budget_s, options.started)
     about, measured = f"{profiler.version}, {environment.device.name}", environment.source == "measured"
     limits = Limits(interruption, Pace(budget, costs or Costs(), profiler.name, about, measured))
-    path = folder.results_path(settings.results_file)
-    header = header_of(settings, environment, profiler, results.run_reference(path, folder.root))
-    outcomes = Outcomes(path, [entry.problem for entry in settings.entries], header)
-    gpus = Gpus(environment, limits, log, settings.gpu_wait_s)
+    path = folder.results_path(options.results_file)
+    header = header_of(options, environment, profiler, results.run_reference(path, folder.root))
+    run_results = RunResults(path, [entry.problem for entry in options.entries], header)
+    gpus = Gpus(environment, limits, log, options.gpu_wait_s)
     here = LocalExecutor(
-        language=settings.language,
+        language=options.language,
         target=environment.device.target,
-        kind=settings.kind,
+        kind=options.kind,
         folder=folder,
-        workers=settings.compile_workers,
-        compile_limit_s=settings.compile_limit_s,
-        launch_limit_s=settings.launch_limit_s,
+        workers=options.compile_workers,
+        compile_limit_s=options.compile_limit_s,
+        launch_limit_s=options.launch_limit_s,
         wind_down=lambda: interruption.requested,
         say=log.say,
         shares_gpus=lambda: gpus.are_shared,
@@ -122,11 +122,11 @@ def session_of(
         gpus=environment.gpus,
         recording=environment.recording,
     )
-    executor = cluster_work.executor(here, stations, store, settings) if stations else here
-    return Session(settings, folder, store, limits, log, gpus, executor, outcomes, profiler)
+    executor = cluster_work.executor(here, stations, store, options) if stations else here
+    return Session(options, folder, store, limits, log, gpus, executor, run_results, profiler)
 
 
-def header_of(settings: Settings, environment: Environment, profiler: ProfilerUsed, run: str) -> Header:
+def header_of(options: RunOptions, environment: Environment, profiler: ProfilerUsed, run: str) -> Header:
     """The header of a results file for a run that begins now. run: its folder, from ``run_reference``."""
     machine, began = environment.machine, datetime.datetime.now(datetime.timezone.utc)
     return Header(
@@ -143,15 +143,15 @@ def header_of(settings: Settings, environment: Environment, profiler: ProfilerUs
         profiler_version=profiler.version,
         source=environment.source,
         run=run,
-        **how_timed(settings, environment),
+        **how_timed(options, environment),
     )
 
 
-def how_timed(settings: Settings, environment: Environment) -> dict[str, Any]:
+def how_timed(options: RunOptions, environment: Environment) -> dict[str, Any]:
     """The header's fields about operands and L2: from the recording for a replay; empty for predicted times."""
     if environment.recording is not None:
         return environment.recording.how
     if environment.source == "predicted":
-        return {"init_type": "", "seed": settings.seed, "l2": ""}
-    l2 = "rotating" if settings.rotating_mib else "flushed"
-    return {"init_type": settings.init_type, "seed": settings.seed, "l2": l2}
+        return {"init_type": "", "seed": options.seed, "l2": ""}
+    l2 = "rotating" if options.rotating_mib else "flushed"
+    return {"init_type": options.init_type, "seed": options.seed, "l2": l2}

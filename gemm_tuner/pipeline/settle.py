@@ -14,8 +14,8 @@ from gemm_tuner.decide.sheet import BESIDE
 from gemm_tuner.pipeline import serving, substitutes
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.finals import Finals
-from gemm_tuner.pipeline.outcomes import Outcomes
 from gemm_tuner.pipeline.run_log import RunLog
+from gemm_tuner.pipeline.run_results import RunResults
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store.store import Store
 
@@ -27,7 +27,7 @@ class Settlement:
     device: Device
     source: str
     store: Store
-    outcomes: Outcomes
+    results: RunResults
     log: RunLog
     older: BaselineConfigs
     servers: Sequence[Server]
@@ -39,7 +39,7 @@ class Settlement:
         store.keep_state(problem, state.rows)
         if name is None:
             store.record_outcome(problem, "", reason)
-            self.outcomes.record(problem, None, reason, judgement)
+            self.results.record(problem, None, reason, judgement)
             return
         ranked = self.finals.ranked(state)
         sound = choose.without(ranked, state.found_wrong())
@@ -53,11 +53,11 @@ class Settlement:
             chosen = replace(chosen, vendor_us=ranked.times[default.name].us)
         noted = workload_of(problem.kind).found_in_finals(problem, calls_us(self.finals.timings.get(problem, ())), name)
         chosen = replace(chosen, derived=(*chosen.derived, *noted.items()))
-        us, published = finals_us(self.finals, state), self.outcomes.published.get(problem)
+        us, published = finals_us(self.finals, state), self.results.published.get(problem)
         served = serving.served_choices(self.servers, state, us, store.verdicts, published=published)
         substitute = substitutes.substitute(state, name, us, store.verdicts)
         chosen = replace(chosen, served=served, substitute=substitute, overruled=tuple(overruled.items()))
-        self.outcomes.record(problem, chosen, judgement=judgement)
+        self.results.record(problem, chosen, judgement=judgement)
 
     def settle_again(self, state: SizeState, name: str, reason: str) -> None:
         """Finishes a size with the outcome of an earlier start of this run. name: "" if it found none."""

@@ -16,9 +16,9 @@ from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.labels import Labels, label, labels, titled
 from gemm_tuner.core.records import Problem, Status, Verdict, Verified
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.pipeline.outcomes import Outcomes
 from gemm_tuner.pipeline.prepare import Environment
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
+from gemm_tuner.pipeline.run_results import RunResults
 from gemm_tuner.space.prune import FunnelRow
 from gemm_tuner.space.reasons import reason_lines
 from gemm_tuner.space.size_state import SizeState
@@ -71,16 +71,16 @@ def _cuts(cutting: Sequence[FunnelRow], count: int) -> str:
     return f" ({', '.join(named) or 'no rule cut any'})"
 
 
-def results_table(console: Console, settings: Settings, environment: Environment, outcomes: Outcomes) -> None:
+def results_table(console: Console, options: RunOptions, environment: Environment, found: RunResults) -> None:
     """Prints the results of a run (``results``); with --verbose also all details of each size."""
-    problems: list[Problem] = [entry.problem for entry in settings.entries]
+    problems: list[Problem] = [entry.problem for entry in options.entries]
     title = titled("Results", environment.source, environment.device.name)
-    failures = {problem: outcomes.failures.get(problem, "not reached") for problem in problems}
-    results(console, title, problems, outcomes.choices, failures)
-    if settings.verbose:
+    failures = {problem: found.failures.get(problem, "not reached") for problem in problems}
+    results(console, title, problems, found.choices, failures)
+    if options.verbose:
         for problem in problems:
-            if problem in outcomes.choices:
-                details(console, outcomes.choices[problem])
+            if problem in found.choices:
+                details(console, found.choices[problem])
 
 
 def results(

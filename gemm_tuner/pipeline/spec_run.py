@@ -148,19 +148,19 @@ class _Stages:
     def screen(self, rows: Sequence[Row]) -> None:
         repeat = range(self.spec.repeat)
         self._build(row for row in rows if any(self.known(row, SCREEN, number) is None for number in repeat))
-        outcomes: dict[int, list[Outcome]] = {row.instance.mesh_idx: [] for row in rows}
+        attempts: dict[int, list[Outcome]] = {row.instance.mesh_idx: [] for row in rows}
         turns = [(row, number) for row in rows for number in repeat]
         with self._held(turns, SCREEN), step("specs", len(turns), self.log) as bar:
-            self._run(bar.advance, turns, SCREEN, outcomes)
+            self._run(bar.advance, turns, SCREEN, attempts)
         for row in rows:
-            _settle(row, outcomes[row.instance.mesh_idx], self.spec.repeat)
+            _settle(row, attempts[row.instance.mesh_idx], self.spec.repeat)
 
     def finals(self, finalists: Sequence[Row]) -> None:
         """Times the finalists again in rounds, each of which begins with a different one."""
         rounds = range(self.result.rounds)
         self.result.rounds = 0
         self._build(row for row in finalists if any(self.known(row, FINALS, number) is None for number in rounds))
-        outcomes: dict[int, list[Outcome]] = {row.instance.mesh_idx: [] for row in finalists}
+        attempts: dict[int, list[Outcome]] = {row.instance.mesh_idx: [] for row in finalists}
         turns = [(row, number) for number in rounds for row in finalists]
         with self._held(turns, FINALS), step("finals", len(turns), self.log) as bar:
             for number in rounds:
@@ -170,13 +170,13 @@ class _Stages:
                 known = all(self.known(row, FINALS, number) is not None for row in order)
                 if self.interruption.requested or (not known and self._is_over(FINALS)):
                     break
-                self._run(bar.advance, [(row, number) for row in order], FINALS, outcomes)
+                self._run(bar.advance, [(row, number) for row in order], FINALS, attempts)
                 self.result.rounds += not self.interruption.requested
         if self.interruption.requested or not self.result.rounds:
             return  # the screening results remain
         for row in finalists:
             row.is_finalist = True
-            _settle(row, outcomes[row.instance.mesh_idx], self.result.rounds)
+            _settle(row, attempts[row.instance.mesh_idx], self.result.rounds)
 
     @contextmanager
     def _held(self, turns: Iterable[tuple[Row, int]], stage: str) -> Iterator[None]:
@@ -218,18 +218,18 @@ class _Stages:
         advance: Callable[[], object],
         turns: Sequence[tuple[Row, int]],
         stage: str,
-        outcomes: dict[int, list[Outcome]],
+        attempts: dict[int, list[Outcome]],
     ) -> None:
         """Runs the programs in sequence. A row that failed is not run again in the same stage. The first runs end with
         their share of the budget, but something always runs; a round of finals is always completed."""
         for row, number in turns:
             if self.interruption.requested:
                 return
-            over = stage == SCREEN and any(outcomes.values()) and self._is_over(SCREEN)
+            over = stage == SCREEN and any(attempts.values()) and self._is_over(SCREEN)
             if over and self.known(row, stage, number) is None:
                 self.cut_short = True
                 continue
-            found = outcomes[row.instance.mesh_idx]
+            found = attempts[row.instance.mesh_idx]
             if not found or found[-1].status is Status.OK:
                 found.append(self._run_one(row, stage, number))
             advance()
@@ -251,12 +251,12 @@ class _Stages:
         return outcome
 
 
-def _settle(row: Row, outcomes: Sequence[Outcome], wanted: int) -> None:
+def _settle(row: Row, attempts: Sequence[Outcome], wanted: int) -> None:
     """Sets the row's outcome: that of the run that counts, or of the first that failed; none if it is unfinished."""
-    fault = next((one for one in outcomes if one.status is not Status.OK), None)
+    fault = next((one for one in attempts if one.status is not Status.OK), None)
     if fault is not None:
         row.outcome, row.values = fault, ()
-    elif len(outcomes) >= wanted:
-        readings: list[Reading] = [one.reading for one in outcomes if one.reading is not None]
+    elif len(attempts) >= wanted:
+        readings: list[Reading] = [one.reading for one in attempts if one.reading is not None]
         row.values = tuple(reading.value for reading in readings)
-        row.outcome = next(one for one in outcomes if one.reading is not None and one.reading.value == row.value)
+        row.outcome = next(one for one in attempts if one.reading is not None and one.reading.value == row.value)

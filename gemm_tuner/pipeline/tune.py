@@ -59,8 +59,8 @@ class Tuning:
         """
         self.older.add(self.states, self.session.device)
         scripts = self.prepare()
-        states, settings = self.restore(scripts), self.session.settings
-        with self.session.compile_stage(scripts) if settings.compile_stage else nullcontext() as compiling:
+        states, options = self.restore(scripts), self.session.options
+        with self.session.compile_stage(scripts) if options.compile_stage else nullcontext() as compiling:
             checks = self.session.check_stage(scripts, compiling)
             if states:
                 rounds = self.rounds(states, scripts, compiling)
@@ -74,11 +74,11 @@ class Tuning:
                 ]
                 self.session.log.passed("pick the finalists")
                 self.decide(self.picker.compiled(finalists, compiling), checks)
-            if settings.compare == "all":
+            if options.compare == "all":
                 checks.check_others(self.fleet, self.states)
             self.session.log.passed("settle the sizes")
         self.session.log.passed("end the compile workers")
-        self.session.outcomes.write()
+        self.session.results.write()
         for state in self.states:
             state.copy_failures()
             state.cut([name for name in state.kept if not state.ended(name)], NOT_ASKED)
@@ -120,12 +120,12 @@ class Tuning:
             self.decide(runnable, self.session.check_stage(scripts, compiling))
 
     def __post_init__(self) -> None:
-        session, settings = self.session, self.session.settings
-        least_pct, kernels = settings.min_improvement_pct, settings.kernels
-        self.older = BaselineConfigs.of(settings.older, least_pct, self.states, session.device)
-        asked = serving.servers(settings.serve, session.device, settings.older_served, least_pct, kernels)
+        session, options = self.session, self.session.options
+        least_pct, kernels = options.min_improvement_pct, options.kernels
+        self.older = BaselineConfigs.of(options.older, least_pct, self.states, session.device)
+        asked = serving.servers(options.serve, session.device, options.older_served, least_pct, kernels)
         self.servers = asked if self.given is None else self.given
-        self.picker = FinalistPicker(self.states, settings, session.limits, self.older, self.servers)
+        self.picker = FinalistPicker(self.states, options, session.limits, self.older, self.servers)
         self.fleet = Fleet(self.launchers, lambda text: print_line(session.log.console, text, "red"))
 
     def prepare(self) -> Scripts:
@@ -134,10 +134,10 @@ class Tuning:
         one, wanted = self.session, [(state.problem, config) for state in self.states for config in state.kept.values()]
         scripts = one.write_scripts(wanted)
         shared = one.gpus, one.store, one.limits, one.log
-        plan, published = self.picker.plan, one.outcomes.published
+        plan, published = self.picker.plan, one.results.published
         self.finals = Finals(one.planner(scripts), self.fleet, *shared, plan, published=published)
         by = one.device, one.environment.source
-        self.settlement = Settlement(*by, one.store, one.outcomes, one.log, self.older, self.servers, self.finals)
+        self.settlement = Settlement(*by, one.store, one.results, one.log, self.older, self.servers, self.finals)
         return scripts
 
     def recombine(self, states: Sequence[SizeState], scripts: Scripts) -> dict[Problem, list[str]]:
@@ -176,12 +176,12 @@ class Tuning:
         """The search of these sizes, with what an earlier start of this run compiled of them."""
         if compiling:
             compiling.restore(states)
-        one, settings = self.session, self.session.settings
-        search = make_search(settings.search, seed=settings.seed, jobs=settings.compile_workers)
-        threading.Thread(target=load, args=(settings.search,), name="imports", daemon=True).start()
+        one, options = self.session, self.session.options
+        search = make_search(options.search, seed=options.seed, jobs=options.compile_workers)
+        threading.Thread(target=load, args=(options.search,), name="imports", daemon=True).start()
         search = with_servers(search, self.servers, states)
         shared = one.gpus, one.store, one.limits, one.log
-        return Rounds(search, states, one.planner(scripts), self.fleet, *shared, compiling, settings.jobs)
+        return Rounds(search, states, one.planner(scripts), self.fleet, *shared, compiling, options.jobs)
 
     def after_finals(self, finalists: Named, repeats: int) -> tuple[Named, Named]:
         """What is to be checked, best first, and the next finalists of sizes whose finals all died. Sizes that have

@@ -18,13 +18,13 @@ class FinalsTimes:
     """by_size: valid timings, one per finalist and process.
 
     gpus: label of the GPU that last timed a size's finals.
-    blamed: of the run, what ended a process: it is not run again, also where its size moved to another GPU.
+    crashes: of the run, what ended a process: it is not run again, also where its size moved to another GPU.
     """
 
     store: Store
     by_size: dict[Problem, list[Timing]] = field(default_factory=dict)
     gpus: dict[Problem, str] = field(default_factory=dict)
-    blamed: dict[tuple[Problem, str], Timing] = field(default_factory=dict)
+    crashes: dict[tuple[Problem, str], Timing] = field(default_factory=dict)
     _moved: set[Problem] = field(default_factory=set)
 
     def begin(self, problem: Problem, gpu: str) -> None:
@@ -39,23 +39,23 @@ class FinalsTimes:
         If a size moved to another GPU because its own failed, the timings from the failed GPU are dropped first.
         """
         timings = list(timings)
-        self.blamed.update({(timing.problem, timing.name): timing for timing in timings if timing.ended_its_process})
+        self.crashes.update({(timing.problem, timing.name): timing for timing in timings if timing.ended_its_process})
         for timing in {timing.problem: timing for timing in timings}.values():
             problem = timing.problem
             if self.gpus[problem] != gpu_of(problem):
                 self.begin(problem, gpu_of(problem))
                 self._moved.add(problem)
                 found.pop(problem, None)
-                timings += self._blamed_in(problem, timing)
+                timings += self._crashes_in(problem, timing)
         timings = [*{(timing.problem, timing.name): timing for timing in timings}.values()]
         for timing in timings:
             found.setdefault(timing.problem, {})[timing.name] = timing
         self.store.add_timings(timings, FINALS, gpu_of)
 
-    def _blamed_in(self, problem: Problem, of: Timing) -> list[Timing]:
-        """What was blamed of a size, as timings of the process that ``of`` is of."""
-        blamed = [timing for (blamed_at, _), timing in self.blamed.items() if blamed_at == problem]
-        return [replace(timing, process=of.process, role=of.role) for timing in blamed]
+    def _crashes_in(self, problem: Problem, of: Timing) -> list[Timing]:
+        """The crashes of a size, as timings of the process that ``of`` is of."""
+        crashes = [timing for (of_problem, _), timing in self.crashes.items() if of_problem == problem]
+        return [replace(timing, process=of.process, role=of.role) for timing in crashes]
 
     def take_moved(self) -> set[Problem]:
         """The sizes that were restarted on another GPU since the last call."""

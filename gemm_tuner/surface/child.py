@@ -90,8 +90,8 @@ def finals(job: Job, journal: Journal) -> bool:
             print(f"{name}: {type(error).__name__}: {error}", flush=True)
             if name in job.configs:
                 raise
-    if job.twin:
-        running[AA_TEST] = running[job.twin]
+    if job.duplicate_of:
+        running[AA_TEST] = running[job.duplicate_of]
     journal.write(Begun(""))
     dice, names, turns = random.Random(f"{job.seed} {job.process}"), list(running), list[str]()
     for _ in range(job.effort.rounds):

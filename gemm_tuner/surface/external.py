@@ -167,9 +167,9 @@ class _Run:
         names = [name for us, name in timed if us <= effort.within * timed[0][0]][: effort.finalists]
         if not names:
             return
-        twin = names[0] if len(names) + len(self.job.baselines) > 1 else ""
+        duplicate_of = names[0] if len(names) + len(self.job.baselines) > 1 else ""
         finalists = {name: self.job.configs[name] for name in names}
-        job = msgspec.structs.replace(self.job, stage=FINALS, configs=finalists, twin=twin)
+        job = msgspec.structs.replace(self.job, stage=FINALS, configs=finalists, duplicate_of=duplicate_of)
         found = self._found(job, effort.processes)
         while not found and self.spare:
             tool, self.profiler = self.profiler, self.spare.pop(0)
@@ -180,7 +180,7 @@ class _Run:
             self._warn(f"no finals, since they do not work under {self.profiler.name}: {self.fault}")
             return  # the screening results remain
         configs = {name: plain_config(self.configs[name]) for name in names if all(name in one for one in found)}
-        ranked = rank_processes(self.profiler.name, found, configs, twin)
+        ranked = rank_processes(self.profiler.name, found, configs, duplicate_of)
         self.order, self.ties, self.noise_pct = ranked.order, ranked.ties, ranked.noise_pct
         for name, published in ranked.times.items():
             row = self.rows.get(name) or Row({}, name, Status.OK, baseline=True)

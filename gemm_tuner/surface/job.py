@@ -66,7 +66,7 @@ class Job(msgspec.Struct, frozen=True):
     configs, baselines: by name; configurations as ``written``. seed: of all random generators before each build, so
     that inputs are the same. process: number of a process of finals. host: its own clock times calls; else a profiler
     does, between markers or in scopes. capture: the profiler records from where it is told to.
-    twin: the configuration that runs a second time in finals, as AA_TEST.
+    duplicate_of: the configuration that runs a second time in finals, as AA_TEST.
     """
 
     stage: str
@@ -80,7 +80,7 @@ class Job(msgspec.Struct, frozen=True):
     host: bool = False
     scopes: bool = False
     capture: bool = False
-    twin: str = ""
+    duplicate_of: str = ""
 
 
 class Begun(msgspec.Struct, frozen=True, tag=True):

@@ -33,29 +33,29 @@ def rank(
     name: str,
     samples_us: Mapping[str, Sequence[float]],
     configs: Mapping[str, PlainConfig],
-    twin: str = "",
+    duplicate_of: str = "",
 ) -> Ranked:
     """Ranks the samples of one process. name: of the tuned function. samples_us: by name, one sample per round.
 
-    configs: those that may be chosen. twin: the name of the configuration that was timed a second time as AA_TEST.
+    configs: those that may be chosen. duplicate_of: the configuration that was timed a second time as AA_TEST.
     """
     rounds = min((len(samples) for samples in samples_us.values()), default=0)
     blocks = max(1, min(PROCESSES, rounds // 2))
     bounds = [(block * rounds // blocks, (block + 1) * rounds // blocks) for block in range(blocks)]
     parts = [{name: samples[begin:end] for name, samples in samples_us.items()} for begin, end in bounds]
-    return rank_processes(name, parts, configs, twin)
+    return rank_processes(name, parts, configs, duplicate_of)
 
 
 def rank_processes(
     name: str,
     processes: Sequence[Mapping[str, Sequence[float]]],
     configs: Mapping[str, PlainConfig],
-    twin: str = "",
+    duplicate_of: str = "",
 ) -> Ranked:
     """As ``rank``, for samples of several processes."""
     plan, problem = FinalsPlan(), KernelProblem(name, "0" * SHA_DIGITS, ())
     timings = [
-        Timing(problem, one, Status.OK, tuple(samples), twin * (one == AA_TEST), number, plan.role(number))
+        Timing(problem, one, Status.OK, tuple(samples), duplicate_of * (one == AA_TEST), number, plan.role(number))
         for number, part in enumerate(processes)
         for one, samples in part.items()
     ]

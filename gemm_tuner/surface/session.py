@@ -245,8 +245,8 @@ class Session:
 
         finalists = self._finalists()
         beside = self._baselines(baselines)
-        twin = next(iter(finalists), "") if len(finalists) + len(beside) > 1 else ""
-        again = {AA_TEST: finalists[twin]} if twin else {}
+        duplicate_of = next(iter(finalists), "") if len(finalists) + len(beside) > 1 else ""
+        again = {AA_TEST: finalists[duplicate_of]} if duplicate_of else {}
         order, entries = random.Random(seed), list({**finalists, **beside, **again}.items())
         turns: list[tuple[str, Call]] = []
         for _ in range(self.effort.rounds if finalists or beside else 0):
@@ -255,7 +255,7 @@ class Session:
         samples = self._samples(turns)
         configs = {name: plain_config(self.rows[name].config) for name in finalists if name in samples}
         if samples:
-            ranked = rank(self.name, samples, configs, twin)
+            ranked = rank(self.name, samples, configs, duplicate_of)
             self.order, self.ties, self.noise_pct = ranked.order, ranked.ties, ranked.noise_pct
             for name, found in ranked.times.items():
                 self.record(replace(self.rows[name], us=found.us, samples_us=samples[name], finalist=name in configs))

@@ -32,7 +32,7 @@ def _require_taken(program: Callable[..., Any], call: Arguments, names: Sequence
         given = names if len(names) == len(call.args) else [f"one {type(value).__name__}" for value in call.args]
         accepted = f"a function of {', '.join([*given, *call.kwargs])}"
         raise UserError(str(error), where="ref_prog", accepted=accepted) from error
-    except ValueError:  # a builtin whose signature nobody knows
+    except ValueError:  # a builtin whose signature is not known
         return
 
 

@@ -35,8 +35,8 @@ def test_regret_is_how_much_slower_the_best_asked_for_is_than_the_best_of_all() 
 
 
 def test_the_summary_counts_each_size_once_and_shares_by_configuration() -> None:
-    outcomes = [replay.Outcome("a", 0, 0.0, 10, 100, 2), replay.Outcome("b", 0, 3.0, 10, 900, 3)]
-    figures = replay.summary(outcomes)
+    replays = [replay.Outcome("a", 0, 0.0, 10, 100, 2), replay.Outcome("b", 0, 3.0, 10, 900, 3)]
+    figures = replay.summary(replays)
     assert figures["regret_mean_pct"] == 1.5 and figures["regret_worst_pct"] == 3.0
     assert figures["timed_share_pct"] == pytest.approx(2.0)
     assert figures["timed_share_mean_pct"] == pytest.approx((10 + 10 / 9) / 2)
@@ -56,8 +56,8 @@ def test_the_guided_search_keeps_its_bounds_on_the_h200_landscapes(
     runs = replay.runs(landscapes, alone=False)
     assert (len(landscapes), len(runs)) == (count, classes)
     for sizes in runs:
-        outcomes = replay.replay(make_search("guided", jobs=2), sizes, H200, seed=0, budget=1.0)
-        figures = replay.summary(outcomes)
+        replays = replay.replay(make_search("guided", jobs=2), sizes, H200, seed=0, budget=1.0)
+        figures = replay.summary(replays)
         assert figures["regret_mean_pct"] <= 1.5
         assert figures["regret_worst_pct"] <= 4.0
         assert figures["timed_share_pct"] <= 8.0

@@ -16,7 +16,7 @@ from screens import Screen
 from gemm_tuner.cli import main as cli
 from gemm_tuner.cli.commands import SUBCOMMANDS, Consoles
 from gemm_tuner.cli.commands import build_parser as build_subparser
-from gemm_tuner.cli.main import main, settings_from
+from gemm_tuner.cli.main import main, run_options_from
 from gemm_tuner.cli.options import REPLACED, build_parser
 from gemm_tuner.cli.parser import underscored
 from gemm_tuner.cli.size_flags import read_sizes
@@ -26,7 +26,7 @@ from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline import cluster_run, prepare
 from gemm_tuner.pipeline import run as pipeline
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.system import bug_report
 
 ONE = ["-m", "64", "-n", "64", "-k", "64"]
@@ -191,14 +191,14 @@ def test_what_the_machine_lacks(
 
 
 def test_gpus_are_looked_for_while_the_pipeline_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[Settings] = []
+    heard: list[RunOptions] = []
     monkeypatch.setattr(devices, "look", lambda: H200)
-    monkeypatch.setattr(pipeline, "tune", lambda settings, *_: heard.append(settings) or EXIT_OK)
+    monkeypatch.setattr(pipeline, "tune", lambda run_options, *_: heard.append(run_options) or EXIT_OK)
     main(ONE)
     assert heard[0].looking is not None and heard[0].looking.result(timeout=240) is H200
     monkeypatch.setattr(devices, "look", lambda: NO_GPU)
     assert prepare.find_environment(heard[0]).machine is H200  # nobody looks again
-    monkeypatch.setattr(cluster_run, "tune", lambda settings, *_: heard.append(settings) or EXIT_OK)
+    monkeypatch.setattr(cluster_run, "tune", lambda run_options, *_: heard.append(run_options) or EXIT_OK)
     main([*ONE, "--cluster", "ray"])
     assert heard[1].looking is None
 
@@ -312,8 +312,8 @@ def test_a_run_begins_by_the_short_name_of_what_it_tunes(monkeypatch: pytest.Mon
     [(None, "tune"), ("--benchmark", "benchmark"), ("--compare_wo_tuning", "compare_without_tuning")],
 )
 def test_the_exit_status_is_the_runs(monkeypatch: pytest.MonkeyPatch, flag: str | None, called: str) -> None:
-    heard: list[Settings] = []
-    monkeypatch.setattr(pipeline, called, lambda settings, log, out: heard.append(settings) or 1)
+    heard: list[RunOptions] = []
+    monkeypatch.setattr(pipeline, called, lambda run_options, log, out: heard.append(run_options) or 1)
     assert main([*ONE, *([flag] if flag else [])]) == 1
     assert [entry.problem for entry in heard[0].entries] == [GemmProblem(64, 64, 64)]
 
@@ -332,9 +332,9 @@ def parsed(*argv: str) -> argparse.Namespace:
     return build_parser().parse(list(argv))
 
 
-def asked(*argv: str) -> Settings:
+def asked(*argv: str) -> RunOptions:
     arguments = parsed(*argv)
-    return settings_from(arguments, read_sizes(arguments, None))  # type: ignore[arg-type]
+    return run_options_from(arguments, read_sizes(arguments, None))  # type: ignore[arg-type]
 
 
 def test_help_lists_every_flag_in_groups_with_units(capsys: pytest.CaptureFixture[str]) -> None:
@@ -468,7 +468,7 @@ def test_an_entry_of_a_file_has_its_own_say(tmp_path: Path) -> None:
 
 
 def test_the_settings_of_a_full_command_line(tmp_path: Path) -> None:
-    settings = asked(
+    run_options = asked(
         *ONE, "--o", "t.yaml", "--compare", "--gpu_ids", "0,3", "--num_threads", "7", "--jobs", "4", "--iters", "9",
         "--warmup", "0", "--rotating_tensor", "512", "--keep", "--verbose", "--time_breakdown", "--no_warmup",
         "--profiler", "proton", "--arch", "gfx942", "--no_heuristics", "--init_type", "hpl", "--seed", "3",
@@ -480,7 +480,7 @@ def test_the_settings_of_a_full_command_line(tmp_path: Path) -> None:
         "compile_stage": False, "profiler": "proton", "arch": "gfx942", "heuristics": False, "init_type": "hpl",
         "seed": 3, "compile_limit_s": 5.0, "output_dir": Path("results"),
     }  # fmt: skip
-    assert {key: getattr(settings, key) for key in expected} == expected
+    assert {key: getattr(run_options, key) for key in expected} == expected
 
 
 def test_workers_may_be_a_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -495,8 +495,8 @@ def test_sizes_of_a_file_are_tuned_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "sizes.yaml").write_text("- {M: 1, N: 2, K: 3}\n- {M: 4, N: 5, K: 6}\n- {M: 1, N: 2, K: 3}\n")
-    heard: list[Settings] = []
-    monkeypatch.setattr(pipeline, "tune", lambda settings, *_: heard.append(settings) or EXIT_OK)
+    heard: list[RunOptions] = []
+    monkeypatch.setattr(pipeline, "tune", lambda run_options, *_: heard.append(run_options) or EXIT_OK)
     assert main(["--gemm_size_file", "sizes.yaml"]) == EXIT_OK
     assert [entry.problem.m for entry in heard[0].entries] == [1, 4]
     assert "1 repeated" in capsys.readouterr().err
@@ -512,4 +512,4 @@ def test_the_command_itself() -> None:
 @pytest.mark.parametrize(("flags", "waits_s"), [((), None), (("--wait", "10m"), 600.0), (("--no_wait",), 0.0)])
 def test_how_long_to_wait_for_a_gpu(flags: tuple[str, ...], waits_s: float | None) -> None:
     arguments = build_parser().parse(["-m", "8", "-n", "8", "-k", "8", *flags])
-    assert settings_from(arguments, read_sizes(arguments, None)).gpu_wait_s == waits_s  # type: ignore[arg-type]
+    assert run_options_from(arguments, read_sizes(arguments, None)).gpu_wait_s == waits_s  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ def run(pool: CompilePool, tasks: list[CompileTask]) -> dict[str, CompileResult]
     return {result.name: result for _, result in answers}
 
 
-def blamed_alone(results: dict[str, CompileResult]) -> CompileResult:
+def failed_alone(results: dict[str, CompileResult]) -> CompileResult:
     """The broken script's result, after checking that all others compiled."""
     assert all(results[c.kernel_symbol].status == Status.OK for c in OTHERS), results
     return results["broken"]
@@ -131,19 +131,19 @@ def test_as_many_kernels_compile_at_once_as_there_are_workers(tmp_path: Path) ->
 
 def test_an_error_in_calls_costs_that_config_only(tmp_path: Path, known: Path) -> None:
     task = broken_task(tmp_path, calls="raise RuntimeError('calls went wrong')")
-    result = blamed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
+    result = failed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
     assert result.status == Status.COMPILE_ERROR and result.message == "RuntimeError: calls went wrong"
 
 
 def test_a_kernel_that_does_not_compile_says_why(tmp_path: Path, known: Path) -> None:
     task = broken_task(tmp_path, kernel="not_a_name(pointer)")
-    result = blamed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
+    result = failed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
     assert result.status == Status.COMPILE_ERROR and "not_a_name" in result.message
 
 
 def test_a_script_that_is_not_there_is_a_compile_error(tmp_path: Path, known: Path) -> None:
     task = CompileTask(Script("absent", "text", "kernels"), "broken", "s", PROBLEM)
-    result = blamed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
+    result = failed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
     assert result.status == Status.COMPILE_ERROR and "absent_text.py" in result.message
 
 
@@ -152,7 +152,7 @@ def test_a_script_that_is_not_what_its_name_says_is_a_compile_error(tmp_path: Pa
     task = broken_task(tmp_path)
     with (tmp_path / task.script.file).open("a") as stream:
         stream.write("\n")
-    result = blamed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
+    result = failed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
     assert result.status == Status.COMPILE_ERROR and "has been changed" in result.message
 
 
@@ -175,7 +175,7 @@ def test_a_compile_that_hangs_is_killed_with_what_it_started(tmp_path: Path, kno
         until(tmp_path / "child", answers)
         (at_it,) = (w for w in list(pool._workers) if str(w.process.pid) == (tmp_path / "pid").read_text())
         at_it.deadline -= LONG_S
-        result = blamed_alone(answers.result())
+        result = failed_alone(answers.result())
     assert result.status == Status.COMPILE_TIMEOUT and result.message == f"not compiled within {LONG_S:g} s"
     for file in ("pid", "child"):
         assert ends(int((tmp_path / file).read_text()))
@@ -257,7 +257,7 @@ def test_a_worker_that_dies_costs_that_config_only(
 ) -> None:
     tasks = good_tasks(tmp_path)
     tasks.insert(1, broken_task(tmp_path, calls=failure))
-    result = blamed_alone(run(pool_in(tmp_path, known, workers=workers), tasks))
+    result = failed_alone(run(pool_in(tmp_path, known, workers=workers), tasks))
     assert result.status == Status.COMPILE_ERROR and result.message == f"the compiler died (exit {exit_status})"
     assert 0 < result.seconds < LONG_S, "the time until it died, not its limit"
 
@@ -278,7 +278,7 @@ def test_a_worker_that_somebody_kills_costs_nothing(tmp_path: Path, known: Path)
         kernel="not_a_name(pointer)",
         calls=first_time_only(str(tmp_path / "first"), "os.kill(os.getpid(), 9)"),
     )
-    result = blamed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
+    result = failed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
     assert "not_a_name" in result.message and (tmp_path / "first").exists()
 
 
@@ -304,7 +304,7 @@ def test_a_server_of_workers_that_is_killed_costs_nothing(tmp_path: Path, known:
     """Its workers die with it; their task is done by others, of another server."""
     task = broken_task(tmp_path, calls=first_time_only(str(tmp_path / "first"), "os.kill(os.getppid(), 9)"))
     results = run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)])
-    assert blamed_alone(results).status == Status.OK and (tmp_path / "first").exists()
+    assert failed_alone(results).status == Status.OK and (tmp_path / "first").exists()
 
 
 def test_workers_are_forked_from_a_server_that_was_started_before(tmp_path: Path, known: Path) -> None:
@@ -403,7 +403,7 @@ with pool_in(folder, Path({str(known)!r}), workers=1) as pool:
 def test_a_compile_that_eats_memory_costs_that_config_only(tmp_path: Path, known: Path, eats: str) -> None:
     paths = known, tmp_path / "log.txt", tmp_path, LONG_S
     pool = CompilePool(LANGUAGE, SM_90, 1, *paths, memory_bytes=memory.LEAST_BYTES // 2)
-    result = blamed_alone(run(pool, [broken_task(tmp_path, calls=eats), *good_tasks(tmp_path)]))
+    result = failed_alone(run(pool, [broken_task(tmp_path, calls=eats), *good_tasks(tmp_path)]))
     assert result.status == Status.COMPILE_ERROR and result.message.startswith("MemoryError")
 
 

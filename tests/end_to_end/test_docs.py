@@ -227,7 +227,7 @@ def test_a_command_of_the_documents_does_what_it_says(
         return
     if way == PARSED:
         arguments = options.build_parser().parse(words)
-        assert cli.settings_from(arguments, cli.read_sizes(arguments, cli.consoles().log)).entries
+        assert cli.run_options_from(arguments, cli.read_sizes(arguments, cli.consoles().log)).entries
         return
     status = cli.main([*words, "--dry_run"] if way == DRY_RUN else words)
     allowed = STATUSES.get(words[0], {EXIT_OK})

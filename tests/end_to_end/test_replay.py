@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 from samples import ROOT, config, device
-from tuning import settings
+from tuning import run_options
 
 from gemm_tuner.cli.main import main
 from gemm_tuner.gemm.problem import GemmProblem, Layout
@@ -303,7 +303,7 @@ def test_a_replay_for_a_server_of_a_recording_without_it_is_refused(
     """The recording holds a configuration of the size's own space, and none that vLLM's kernel can launch."""
     monkeypatch.chdir(tmp_path)
     size = GemmProblem(256, 256, 512, "fp8_e4m3", "fp8_e4m3", "bf16", Layout.ROW, Layout.COL, scaling="block")
-    space = prepare.load_space(settings(tmp_path, size), device("sm_90"))
+    space = prepare.load_space(run_options(tmp_path, size), device("sm_90"))
     names = space.names_of(prepare.cut_space(space, size, device("sm_90")).kept).tolist()
     persistent = next(name for name in names if name.startswith("gemm_persistent"))
     shutil.copytree(RECORDING / "raw", "raw")

@@ -49,8 +49,8 @@ setattr(owner, last, dies)
 sys.exit(main(words))
 """
 MOMENTS = [
-    ("gemm_tuner.pipeline.outcomes:Outcomes.record", 1, "after"),
-    ("gemm_tuner.pipeline.outcomes:Outcomes.record", 2, "after"),
+    ("gemm_tuner.pipeline.run_results:RunResults.record", 1, "after"),
+    ("gemm_tuner.pipeline.run_results:RunResults.record", 2, "after"),
     ("gemm_tuner.store.results_file:results.write_rows", 1, "before"),
     ("os:fsync", 1, "after"),
     *[("os:replace", nth, when) for nth in (1, 2) for when in ("before", "after")],

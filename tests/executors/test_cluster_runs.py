@@ -81,10 +81,10 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tune]:
         words = [*ARGUMENTS, "-o", "tuned.yaml", "--output_dir", "runs", *more]
         arguments = options.build_parser().parse(words)
         console = Console(file=io.StringIO())
-        settings = cli.settings_from(arguments, cli.read_sizes(arguments, console))
+        run_options = cli.run_options_from(arguments, cli.read_sizes(arguments, console))
         machine = Machine((), {}, "")
         cluster = OnCluster(machine, Stations(tuple((one, "") for one in workers), ())) if workers else None
-        assert run.tune(settings, console, console, cluster) == 0
+        assert run.tune(run_options, console, console, cluster) == 0
         return OTHER_IN_THE_HEADER.sub("", Path("tuned.yaml").read_text())
 
     yield on

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from samples import gpu
 from thread_workers import ThreadWorker
-from tuning import environment, settings
+from tuning import environment, run_options
 
 from gemm_tuner import __version__
 from gemm_tuner.core.errors import EnvironmentFault
@@ -31,7 +31,7 @@ GPUS = [found("NVIDIA H200", "b"), found("AMD Instinct MI300X", "c"), found("NVI
 
 
 def test_each_model_has_its_file_its_machines_and_a_share_of_the_cores(tmp_path: Path) -> None:
-    asked = settings(tmp_path, GemmProblem(64, 64, 64), results_file=tmp_path / "tuned.yaml")
+    asked = run_options(tmp_path, GemmProblem(64, 64, 64), results_file=tmp_path / "tuned.yaml")
     words = ["-m", "64", "-o", "tuned.yaml"]
     amd, nvidia = runs_of(asked, by_model(GPUS), words)
     assert (amd.results.name, nvidia.results.name) == ("tuned.amd_instinct_mi300x.yaml", "tuned.nvidia_h200.yaml")
@@ -42,14 +42,14 @@ def test_each_model_has_its_file_its_machines_and_a_share_of_the_cores(tmp_path:
 
 def test_a_models_run_takes_no_module_from_the_users_folder(tmp_path: Path) -> None:
     (tmp_path / "queue.py").write_text("raise SystemExit('this is mine')")
-    (one,) = runs_of(settings(tmp_path, GemmProblem(64, 64, 64)), by_model(GPUS[:1]), ["--version"])
+    (one,) = runs_of(run_options(tmp_path, GemmProblem(64, 64, 64)), by_model(GPUS[:1]), ["--version"])
     environ = {**os.environ, **one.environment}
     done = subprocess.run(one.argv[:4], cwd=tmp_path, env=environ, capture_output=True, text=True)
     assert done.returncode == 0 and __version__ in done.stdout, done.stderr
 
 
 def test_without_a_results_file_theirs_lie_in_the_output_folder(tmp_path: Path) -> None:
-    asked = settings(tmp_path, GemmProblem(64, 64, 64))
+    asked = run_options(tmp_path, GemmProblem(64, 64, 64))
     assert [one.results.parent for one in runs_of(asked, by_model(GPUS), [])] == [asked.output_dir] * 2
 
 

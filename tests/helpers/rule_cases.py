@@ -16,7 +16,7 @@ from samples import AMD, ROOT, RULES, TEMPLATES, columns, config, device
 from gemm_tuner.gemm.axes import AXES
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.pipeline.prepare import Space, load_space
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.space import prune
 
 BY_NAME = {rule.name: rule for rule in prune.load_rules(RULES)}
@@ -99,7 +99,7 @@ def space_of(text: str, arch: str, *, heuristics: bool = True) -> Space:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "space.yaml"
         path.write_text(text)
-        asked = Settings((), TEMPLATES, RULES, ROOT, heuristics=heuristics, space_file=path)
+        asked = RunOptions((), TEMPLATES, RULES, ROOT, heuristics=heuristics, space_file=path)
         return load_space(asked, device(arch))
 
 

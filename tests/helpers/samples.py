@@ -15,7 +15,7 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline.prepare import Space, load_space
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.space import prune, space
 from gemm_tuner.store.sizes import SizeList, load_file, sizes_of
 
@@ -64,7 +64,7 @@ def device(arch: str) -> Device:
 @cache
 def shipped(arch: str, *, heuristics: bool = True) -> Space:
     """The space of an architecture with the shipped rules."""
-    asked = Settings((), TEMPLATES, RULES, ROOT, heuristics=heuristics)
+    asked = RunOptions((), TEMPLATES, RULES, ROOT, heuristics=heuristics)
     return load_space(asked, device(arch))
 
 

@@ -35,8 +35,8 @@ from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.finals import Finals
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_log import RunLog
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.pipeline.session import Session, session_of
-from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.prune import Pruned
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import run_folder
@@ -58,16 +58,16 @@ def environment(gpus: int = 1) -> Environment:
     return Environment(SM_90, tuple(range(gpus)), machine(gpus))
 
 
-def settings(folder: Path, *sizes: GemmProblem, **changes: Any) -> Settings:
+def run_options(folder: Path, *sizes: GemmProblem, **changes: Any) -> RunOptions:
     entries = tuple(SizeEntry(size) for size in sizes)
-    return Settings(entries, TEMPLATES, RULES, folder / "results", **changes)
+    return RunOptions(entries, TEMPLATES, RULES, folder / "results", **changes)
 
 
 def session(folder: Path, *sizes: GemmProblem, gpus: int = 1, **changes: Any) -> Session:
     """A session with a folder and a store of its own. The current folder gets generated/."""
     where = run_folder.create(folder / "results", "abcd1234", naming(TEMPLATES))
     silent = Console(file=io.StringIO())
-    asked = settings(folder, *sizes, **changes)
+    asked = run_options(folder, *sizes, **changes)
     log = RunLog(silent, silent)
     return session_of(asked, environment(gpus), where, Store(where.store), Interruption(), log)
 
@@ -76,7 +76,7 @@ def restarted(of: Session) -> Session:
     """The session of the same command after the process of this one is gone."""
     of.store.close()
     log, store = RunLog(of.log.console, of.log.out), Store(of.store.path)
-    return session_of(of.settings, of.environment, of.folder, store, Interruption(), log)
+    return session_of(of.options, of.environment, of.folder, store, Interruption(), log)
 
 
 def limit(of: Session, budget: Budget, costs: Costs | None = None, profiler: str = "") -> Budget:
@@ -88,9 +88,9 @@ def limit(of: Session, budget: Budget, costs: Costs | None = None, profiler: str
 
 def finals_of(of: Session, scripts: Scripts, gpus: Sequence[StandInGpu], plan: FinalsPlan | None = None) -> Finals:
     """The finals of a session on these GPUs."""
-    fleet, outcomes = Fleet(gpus, print), of.outcomes
+    fleet, results = Fleet(gpus, print), of.results
     shared = of.gpus, of.store, of.limits, of.log
-    return Finals(of.planner(scripts), fleet, *shared, plan or FinalsPlan(), published=outcomes.published)
+    return Finals(of.planner(scripts), fleet, *shared, plan or FinalsPlan(), published=results.published)
 
 
 def state_of(size: GemmProblem, configs: Sequence[KernelConfig], predicted_us: Iterable[float] = ()) -> SizeState:

@@ -42,12 +42,12 @@ def test_calls_in_other_orders_of_programs_give_the_same_bits(tmp_path: Path, na
     variant = VARIANTS[name]
     problems = [(problem_for(variant, one), one) for one in sharing_configs(variant)[:most]]
     calls = [Calls(script_of(tmp_path, variant, problem), one, problem, count) for problem, one in problems]
-    outcomes = call_often(calls)
-    for one, outcome in zip(calls, outcomes, strict=True):
+    runs = call_often(calls)
+    for one, outcome in zip(calls, runs, strict=True):
         assert outcome.message == "", f"{one.config.name}: {outcome.message}"
         assert len(outcome.digests) == count and len(set(outcome.digests)) == 1, one.config.name
-    assert max(len(set(outcome.last_programs)) for outcome in outcomes) > 2  # the orders did differ
-    assert len({outcome.digests for outcome in outcomes}) > 1, "no configuration changed the order of the sum"
+    assert max(len(set(outcome.last_programs)) for outcome in runs) > 2  # the orders did differ
+    assert len({outcome.digests for outcome in runs}) > 1, "no configuration changed the order of the sum"
 
 
 @pytest.mark.parametrize("most", [2, pytest.param(100, marks=pytest.mark.grid)])

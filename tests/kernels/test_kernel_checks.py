@@ -98,7 +98,7 @@ def test_what_is_not_checked_is_never_verified(tmp_path: Path) -> None:
 def test_a_gpu_that_a_configuration_loses_is_no_wrong_output_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any]
 ) -> None:
-    """Launches return before kernels fail: the check waits for these, or the next configuration would be blamed."""
+    """Launches return before kernels fail: the check waits for these, or the next one would take the crash."""
     import torch
 
     def lost() -> None:

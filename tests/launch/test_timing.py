@@ -313,7 +313,7 @@ def test_each_round_is_journalled_before_it_begins(tmp_path: Path) -> None:
     assert kinds == [0, "call", "call", 1, "call", "call", 2, "call", "call", 3, "call", "call"]
 
 
-def test_a_round_that_fails_blames_nobody_yet(tmp_path: Path) -> None:
+def test_a_round_that_fails_is_attributed_to_none_yet(tmp_path: Path) -> None:
     left = iter([None] * 3)
 
     def fails_later() -> None:

@@ -14,15 +14,15 @@ from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EnvironmentFaul
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.device import Machine, choose_gpus, measured_device
 from gemm_tuner.pipeline import prepare
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler is here")
 TWO_H200 = Machine((gpu(0), gpu(1)), NO_GPU.versions, "570.1")
 MIXED = Machine((gpu(0), gpu(1, "NVIDIA A100", "sm_80")), NO_GPU.versions, "570.1")
 
 
-def asked(**changes: object) -> Settings:
-    return replace(Settings((), TEMPLATES, RULES, Path("results")), **changes)
+def asked(**changes: object) -> RunOptions:
+    return replace(RunOptions((), TEMPLATES, RULES, Path("results")), **changes)
 
 
 def found(machine: Machine, monkeypatch: pytest.MonkeyPatch, **changes: object) -> prepare.Environment:

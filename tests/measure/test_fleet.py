@@ -215,8 +215,8 @@ def test_a_size_that_must_stay_whole_is_timed_anew_without_what_ended_a_process(
             on_found({(size, "a"): Timing(size, "a", status)})
             raise EnvironmentFault("the GPU fell off the bus")
 
-    blamed = status in (Status.CRASHED, Status.TIMEOUT)
-    for whole, expected in ((True, NAMES[1:] if blamed else NAMES), (False, NAMES[1:])):
+    ended_it = status in (Status.CRASHED, Status.TIMEOUT)
+    for whole, expected in ((True, NAMES[1:] if ended_it else NAMES), (False, NAMES[1:])):
         alive = StandInGpu()
         fleet, _ = fleet_of(Dying(), alive)
         size = next(size for size in SIZES if fleet.home[size] == 0)

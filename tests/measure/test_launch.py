@@ -469,7 +469,7 @@ def test_a_check_that_dies_too_often_leaves_nothing_unsaid(
     assert heard == [("died", "kills_1"), ("died", "good_2")]
 
 
-def test_a_check_that_the_deadline_finds_running_is_ended_and_blames_nobody(
+def test_a_check_that_the_deadline_finds_running_is_ended_and_attributed_to_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was checked before is known; what ran, and what comes behind it, is neither right nor dead."""
@@ -564,7 +564,7 @@ def test_a_plan_runs_where_its_scripts_have_been_moved_to(tmp_path: Path) -> Non
     assert {event.name for event in events if isinstance(event, Judged) and event.ok} == {one.name for one in families}
 
 
-def test_a_launcher_that_cannot_write_its_journal_blames_nobody(tmp_path: Path) -> None:
+def test_a_launcher_that_cannot_write_its_journal_is_attributed_to_none(tmp_path: Path) -> None:
     """The launcher itself, on a disk that is full from the first event on."""
     script = codegen.write_script(ROOT / "templates", tmp_path, "gemm_tile", ONE, [config()], device("sm_90").target)
     work = Work(ONE, ((0, config().name),))

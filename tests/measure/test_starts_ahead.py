@@ -132,7 +132,7 @@ def test_what_a_killed_run_left_is_no_obstacle(launcher: LiveLauncher, tmp_path:
     assert timed_by(launcher, tmp_path / "0-finals", "good_1") == waiting
 
 
-def test_a_crash_in_one_that_waited_is_blamed_as_ever(launcher: LiveLauncher, tmp_path: Path) -> None:
+def test_a_crash_in_one_that_waited_is_attributed_as_ever(launcher: LiveLauncher, tmp_path: Path) -> None:
     launcher.prepare_finals(1)
     works = (Work(SIZE, ((0, "late_1"), (0, "good_2"))),)
     plan = Plan(FINALS, (str(HELPERS / "launcher_stand_in.py"),), works, Method(timed_calls=2))

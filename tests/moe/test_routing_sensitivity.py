@@ -54,7 +54,7 @@ def test_the_mean_over_routings_counts(
     gpu.by_routing = {FIRST.name: first, OTHER.name: other}
     made = session(tmp_path, layer, search="full", compile_stage=False)
     Tuning(made, [state_of(layer, configs)], (gpu,)).run()
-    choice = made.outcomes.choices[LAYER]
+    choice = made.results.choices[LAYER]
     assert choice.config == wins
     assert choice.median_us == pytest.approx(sum(first if wins == FIRST else other) / 2, rel=0.01)
     assert dict(choice.derived)["routing_sensitive"] is sensitive

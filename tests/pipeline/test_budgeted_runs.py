@@ -101,13 +101,13 @@ def costs(tmp_path: Path) -> Costs:
 def test_the_whole_run_is_within_a_fifth_of_its_budget(budget_s: float, costs: Costs, tmp_path: Path) -> None:
     run = Run(tmp_path, budget_s, costs)
     assert run.said == "" and run.took_s <= FIFTH * budget_s
-    assert len(run.session.outcomes.choices) == len(SIZES)
+    assert len(run.session.results.choices) == len(SIZES)
     assert run.stages()[VERIFY] == 1 and run.stages()[FINALS] >= 1
 
 
 def test_a_first_run_is_too_though_costs_are_only_guessed(tmp_path: Path) -> None:
     run = Run(tmp_path, 60.0)
-    assert run.took_s <= FIFTH * 60.0 and len(run.session.outcomes.choices) == len(SIZES)
+    assert run.took_s <= FIFTH * 60.0 and len(run.session.results.choices) == len(SIZES)
 
 
 def test_more_time_buys_more_processes(costs: Costs, tmp_path: Path) -> None:
@@ -122,13 +122,13 @@ def test_more_time_buys_more_processes(costs: Costs, tmp_path: Path) -> None:
 def test_where_starts_take_longer_than_planned_fewer_processes_run(costs: Costs, tmp_path: Path) -> None:
     run = Run(tmp_path, 300.0, costs, start=Cost(3 * NCU.start_s, 3 * NCU.each_s))
     assert run.stages()[FINALS] < FinalsPlan().processes and run.took_s <= FIFTH * 300.0
-    assert len(run.session.outcomes.choices) == len(SIZES)
+    assert len(run.session.results.choices) == len(SIZES)
 
 
 def test_a_short_budget_has_one_process_that_chooses_and_publishes(costs: Costs, tmp_path: Path) -> None:
     run = Run(tmp_path, 40.0, costs)
     assert run.stages() == {SCREEN: 1, FINALS: 1, VERIFY: 1} or run.stages() == {FINALS: 1, VERIFY: 1}
-    assert {choice.processes for choice in run.session.outcomes.choices.values()} == {1}
+    assert {choice.processes for choice in run.session.results.choices.values()} == {1}
 
 
 def test_below_the_floor_the_run_says_so_and_ends_at_the_floor(costs: Costs, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_below_the_floor_the_run_says_so_and_ends_at_the_floor(costs: Costs, tmp
     floor_s = LOOKED_S + run.session.limits.pace.floor_s(len(SIZES))
     assert "5 s is too short" in run.said and f"{run.session.limits.budget.total_s:.0f} s" in run.said
     assert run.stages() == {FINALS: 1, VERIFY: 1} and run.took_s <= FIFTH * floor_s
-    assert len(run.session.outcomes.choices) == len(SIZES)
+    assert len(run.session.results.choices) == len(SIZES)
     (finals,) = (plan for plan in run.gpu.plans if plan.stage == FINALS)
     assert all(len(work.entries) == LEAST_FINALISTS and work.rounds < FinalsPlan().rounds for work in finals.work)
 
@@ -147,14 +147,14 @@ def test_at_the_floor_every_size_is_checked_also_where_a_start_takes_longer_than
 ) -> None:
     run = Run(tmp_path, 5.0, costs, check=Cost(30.0, 30.0))
     assert run.session.limits.budget.left_s() < 0
-    assert len(run.session.outcomes.choices) == len(SIZES) and not run.session.outcomes.failures
+    assert len(run.session.results.choices) == len(SIZES) and not run.session.results.failures
 
 
 def test_a_check_that_the_budget_cuts_off_leaves_a_size_without_a_configuration(costs: Costs, tmp_path: Path) -> None:
     """Checks take far longer than they did before: the first size has one, the second is not begun."""
     run = Run(tmp_path, 60.0, costs, check=Cost(2.0, 60.0))
-    assert len(run.session.outcomes.choices) == 1
-    assert list(run.session.outcomes.failures.values()) == [NOT_CHECKED]
+    assert len(run.session.results.choices) == 1
+    assert list(run.session.results.failures.values()) == [NOT_CHECKED]
 
 
 def test_every_plan_has_its_deadline_within_the_budget(costs: Costs, tmp_path: Path) -> None:

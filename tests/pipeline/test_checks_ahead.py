@@ -231,7 +231,7 @@ def tuned(folder: Path, gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch, **how:
 
 
 def chosen(of: Session) -> dict[Problem, str]:
-    return {size: choice.config.name for size, choice in of.outcomes.choices.items()}
+    return {size: choice.config.name for size, choice in of.results.choices.items()}
 
 
 def same_but_for_the_moment(one: Session, other: Session) -> None:

@@ -38,7 +38,7 @@ def test_the_default_is_replaced_only_beyond_noise(
 ) -> None:
     times = {one.name: us for one, us in zip(OTHERS, (50.0, 70.0, 80.0), strict=True)}
     done = tuned(tmp_path, monkeypatch, {**times, DEFAULT.name: default_us})
-    choice = done.outcomes.choices[LAYER]
+    choice = done.results.choices[LAYER]
     assert choice.config == (DEFAULT if wins else OTHERS[0])
     assert choice.vendor_us == pytest.approx(default_us, rel=0.04)
 
@@ -48,5 +48,5 @@ def test_what_is_served_now_stands_in_the_finals_beside_the_default(
 ) -> None:
     times = {**dict.fromkeys((one.name for one in OTHERS), 90.0), DEFAULT.name: 60.0, CURRENT.name: 50.0}
     done = tuned(tmp_path, monkeypatch, times, older={LAYER: CURRENT})
-    choice = done.outcomes.choices[LAYER]
+    choice = done.results.choices[LAYER]
     assert choice.config == CURRENT and choice.vendor_us == pytest.approx(60.0, rel=0.04)

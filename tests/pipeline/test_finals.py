@@ -63,8 +63,8 @@ class Uncertain(StandInGpu):
 class Match:
     """The finals of two sizes with three finalists each."""
 
-    def __init__(self, folder: Path, gpu: StandInGpu, **settings: Any) -> None:
-        self.gpu, self.session = gpu, session(folder, ONE, TWO, **settings)
+    def __init__(self, folder: Path, gpu: StandInGpu, **options: Any) -> None:
+        self.gpu, self.session = gpu, session(folder, ONE, TWO, **options)
         self.states = [state_of(size, CONFIGS) for size in (ONE, TWO)]
         self.finals = finals_of(self.session, scripts_of(self.states), [gpu])
 
@@ -109,7 +109,7 @@ def test_three_processes_choose_and_two_others_publish_all_sizes_in_each(tmp_pat
         roles = {timing.process: timing.role for timing in timings}
         assert list(roles.values()).count(Role.CHOOSE) == 3 and list(roles.values()).count(Role.PUBLISH) == 2
     samples = [t.samples_us for t in finals.timings[ONE] if t.name == A and t.role == Role.PUBLISH]
-    found = match.session.outcomes.published[ONE][A]
+    found = match.session.results.published[ONE][A]
     assert found.samples_us == samples[0] + samples[1]
     assert found.processes == 5 and found.spread_pct is not None
     row = match.states[0].rows[A]
@@ -122,7 +122,7 @@ def test_fewer_processes_are_possible(processes: int, chose: int, tmp_path: Path
     match.finals.plan = FinalsPlan(processes=processes, rounds=20)
     sheet = match.run().sheets[ONE]
     assert (sheet.choosing.processes, sheet.all.processes) == (chose, processes)
-    found = match.session.outcomes.published[ONE][A]
+    found = match.session.results.published[ONE][A]
     assert (found.spread_pct is None) == (processes == 1) == (found.low_us is None)
 
 
@@ -246,7 +246,7 @@ def test_no_further_process_where_none_is_possible(why: str, tmp_path: Path) -> 
         limit(match.session, Budget(60.0, match.session.log.started - 60))
     assert match.run().rankings[ONE].order
     assert len(match.works()) == 1
-    assert match.session.outcomes.published[ONE][A].processes == 1
+    assert match.session.results.published[ONE][A].processes == 1
 
 
 def test_a_process_that_a_killed_run_left_unfinished_is_had_again(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_processes_on_another_gpu_are_had_again(tmp_path: Path) -> None:
     match.session.store.add_timings(whole, FINALS, lambda _: "another GPU")
     match.run()
     assert [work.problem for work in match.works()[0]] == [ONE, TWO]
-    assert match.session.outcomes.published[ONE][A].us == pytest.approx(50.0)
+    assert match.session.results.published[ONE][A].us == pytest.approx(50.0)
 
 
 def test_a_killed_run_goes_on_with_the_process_that_it_was_at(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_a_run_that_goes_on_with_less_budget_uses_all_processes_that_are_stored(
     match = Match(tmp_path, Uncertain(times, moves, at))
     whole = match.run()
     assert len(match.gpu.plans) == ran
-    stored, published = match.session.store.timings(ONE, FINALS), dict(match.session.outcomes.published[ONE])
+    stored, published = match.session.store.timings(ONE, FINALS), dict(match.session.results.published[ONE])
     match.gpu = Uncertain(times, moves, at)
     limit(match.session, Budget(60.0, match.session.log.started - 60))
     resumed = match.finals = finals_of(match.session, scripts_of(match.states), [match.gpu])
@@ -321,7 +321,7 @@ def test_a_run_that_goes_on_with_less_budget_uses_all_processes_that_are_stored(
     resumed.run([(state, [A, B]) for state in match.states])
     assert not match.gpu.plans
     assert resumed.rankings[ONE].order == whole.rankings[ONE].order
-    assert match.session.outcomes.published[ONE] == published
+    assert match.session.results.published[ONE] == published
     assert match.session.store.timings(ONE, FINALS) == stored
 
 
@@ -336,7 +336,7 @@ def test_of_a_process_that_only_one_size_has_stored_that_size_keeps_it(tmp_path:
     match.finals = finals_of(match.session, scripts, [match.gpu], FinalsPlan(processes=1))
     match.run()
     assert not match.gpu.plans
-    assert [match.session.outcomes.published[size][A].processes for size in (ONE, TWO)] == [3, 2]
+    assert [match.session.results.published[size][A].processes for size in (ONE, TWO)] == [3, 2]
 
 
 class Pair:
@@ -366,8 +366,8 @@ def assert_of_one_gpu(pair: Pair, size: GemmProblem, gpu: int, processes: int = 
         roles = {timing.process: timing.role for timing in timings}
         assert len(timings) == processes * 5 and len(roles) == processes
         assert list(roles.values()).count(Role.PUBLISH) == 2
-    assert pair.session.outcomes.published[size][C].us == pytest.approx(150.0 if gpu == 0 else 240.0, rel=0.01)
-    assert pair.session.outcomes.published[size][C].spread_pct == pytest.approx(0.0, abs=1.0)
+    assert pair.session.results.published[size][C].us == pytest.approx(150.0 if gpu == 0 else 240.0, rel=0.01)
+    assert pair.session.results.published[size][C].spread_pct == pytest.approx(0.0, abs=1.0)
 
 
 @pytest.mark.parametrize("lost_in", range(5))
@@ -407,7 +407,7 @@ def test_a_size_whose_gpu_dies_in_a_further_process_has_all_planned_ones_on_anot
     assert len(pair.first.plans) == 6
     assert list(pair.session.store.timed_on(moved, FINALS)) == [pair.labels[1]]
     assert len([timing for timing in pair.finals.timings[moved] if timing.name == C]) == 5
-    assert pair.session.outcomes.published[moved][C].us == pytest.approx(240.0, rel=0.01)
+    assert pair.session.results.published[moved][C].us == pytest.approx(240.0, rel=0.01)
 
 
 @pytest.mark.parametrize("lost_in", [1, 3])
@@ -419,12 +419,12 @@ def test_a_size_whose_gpu_dies_beside_other_processes_is_timed_on_one_gpu(lost_i
     assert list(pair.session.store.timed_on(moved, FINALS)) == [pair.labels[1]]
     roles = {timing.process: timing.role for timing in pair.finals.timings[moved]}
     assert roles == {number: pair.finals.plan.role(number) for number in range(5)}
-    assert pair.session.outcomes.published[moved][A].us == pytest.approx(160.0, rel=0.02)
+    assert pair.session.results.published[moved][A].us == pytest.approx(160.0, rel=0.02)
 
 
 @pytest.mark.parametrize("overlaps", [False, True])
 @pytest.mark.parametrize("lost_in", [0, 1, 3])
-def test_a_finalist_that_is_blamed_on_a_gpu_that_dies_is_not_run_on_another(
+def test_a_finalist_that_crashed_on_a_gpu_that_dies_is_not_run_on_another(
     lost_in: int, overlaps: bool, tmp_path: Path
 ) -> None:
     pair = Pair(tmp_path, -1)
@@ -535,7 +535,7 @@ def test_without_time_for_more_a_size_whose_gpu_died_has_the_process_on_the_othe
     moved = pair.timed_by(pair.first)[0]
     assert pair.session.store.timed_on(moved, FINALS) == {pair.labels[1]: 5}
     assert {timing.process for timing in pair.finals.timings[moved]} == {1}
-    assert pair.session.outcomes.published[moved][A].processes == 1
+    assert pair.session.results.published[moved][A].processes == 1
 
 
 def test_a_recording_of_one_process_is_played_back_as_one(tmp_path: Path) -> None:
@@ -545,7 +545,7 @@ def test_a_recording_of_one_process_is_played_back_as_one(tmp_path: Path) -> Non
     match.session.gpus.environment = Environment(here.device, here.gpus, here.machine, recording)
     assert match.run().rankings[ONE].order
     assert len(match.works()) == 1
-    assert match.session.outcomes.published[ONE][A].processes == 1
+    assert match.session.results.published[ONE][A].processes == 1
 
 
 def test_one_that_fails_in_the_finals_is_out(tmp_path: Path) -> None:
@@ -594,7 +594,7 @@ def test_what_the_traces_that_publish_lack_ends_neither_the_run_nor_a_resumed_on
     resumed.restore(match.states, match.states)
     for one in (finals, resumed):
         assert one.rankings[ONE].order == ((B, C) if lost == A else (A, B, C))
-        assert lost not in match.session.outcomes.published[ONE]
+        assert lost not in match.session.results.published[ONE]
     assert match.states[0].rows[A]["status"] == ("missing_in_trace" if lost == A else "ok")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from nvml_recording import h200, install
 from samples import TEMPLATES, gpu, problem
-from tuning import settings
+from tuning import run_options
 
 from gemm_tuner.languages.triton.symbol_naming import naming
 from gemm_tuner.measure import probe
@@ -29,7 +29,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     install(monkeypatch, h200("GPU-1"))
     folder = run_folder.create(
-        tmp_path / "results", job_key(settings(tmp_path, SIZE), "measured", "tune"), naming(TEMPLATES)
+        tmp_path / "results", job_key(run_options(tmp_path, SIZE), "measured", "tune"), naming(TEMPLATES)
     )
     (folder.root / STORE_FILE).touch()
     finished_machine.keep(folder.root, machine())
@@ -41,18 +41,18 @@ def machine() -> Machine:
 
 
 def test_it_is_recalled_while_nothing_changes(run: Path, tmp_path: Path) -> None:
-    assert finished_machine.recall(settings(tmp_path, SIZE)) == machine()
+    assert finished_machine.recall(run_options(tmp_path, SIZE)) == machine()
 
 
 def test_other_sizes_and_a_fresh_run_have_none(run: Path, tmp_path: Path) -> None:
-    assert finished_machine.recall(settings(tmp_path, problem(64, 64, 64))) is None
-    assert finished_machine.recall(settings(tmp_path, SIZE, fresh=True)) is None
+    assert finished_machine.recall(run_options(tmp_path, problem(64, 64, 64))) is None
+    assert finished_machine.recall(run_options(tmp_path, SIZE, fresh=True)) is None
 
 
 def test_another_gpu_driver_variable_or_version_is_looked_at_anew(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = settings(tmp_path, SIZE)
+    asked = run_options(tmp_path, SIZE)
     with monkeypatch.context() as patch:
         install(patch, h200("GPU-2"))
         assert finished_machine.recall(asked) is None
@@ -74,7 +74,7 @@ def test_another_gpu_driver_variable_or_version_is_looked_at_anew(
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"machine": {}}', '{"machine": {"gpus": 1, "versions": 2}}'])
 def test_a_file_that_says_nothing_is_none(text: str, run: Path, tmp_path: Path) -> None:
     (run / finished_machine.FILE).write_text(text)
-    assert finished_machine.recall(settings(tmp_path, SIZE)) is None
+    assert finished_machine.recall(run_options(tmp_path, SIZE)) is None
 
 
 def test_amds_gpus_are_those_of_its_driver(tmp_path: Path) -> None:

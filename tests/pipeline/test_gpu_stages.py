@@ -92,7 +92,7 @@ def test_sizes_are_checked_on_the_gpus_that_timed_them(tmp_path: Path) -> None:
     gpus = StandInGpu(), StandInGpu()
     of = session(tmp_path, *sizes, gpus=2, search="full", compile_stage=False)
     Tuning(of, [state_of(size, CONFIGS) for size in sizes], gpus).run()
-    assert len(of.outcomes.choices) == 4
+    assert len(of.results.choices) == 4
     for one in gpus:
         stages = {stage: {w.problem for p in one.plans if p.stage == stage for w in p.work} for stage in STAGES}
         assert len(stages[VERIFY]) == 2 and stages[VERIFY] == stages[FINALS] == stages[SCREEN]
@@ -152,7 +152,7 @@ def test_a_run_waits_says_for_whom_and_goes_on(tmp_path: Path, another: subproce
     of.log.console = Console(file=Hearer(), width=1000)
     gpu_ = StandInGpu()
     Tuning(of, [state_of(SIZE, CONFIGS)], [gpu_, gpu_]).run()
-    assert f"process {another.pid} (" in said(of) and len(of.outcomes.choices) == 1
+    assert f"process {another.pid} (" in said(of) and len(of.results.choices) == 1
     assert of.log.stage_seconds[WAITING] > 0
 
 

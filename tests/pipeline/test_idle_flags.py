@@ -9,7 +9,7 @@ import pytest
 from samples import NO_GPU, ROOT
 from tuning import environment as environment_of
 
-from gemm_tuner.cli.main import consoles, main, settings_from
+from gemm_tuner.cli.main import consoles, main, run_options_from
 from gemm_tuner.cli.options import build_parser
 from gemm_tuner.cli.size_flags import read_sizes
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK
@@ -44,8 +44,8 @@ def told(capsys: pytest.CaptureFixture[str], *argv: str) -> set[str]:
 
 def of_run(source: str, *argv: str, task: str = "") -> set[str]:
     arguments = build_parser().parse((argv and [*ONE, *argv]) or ONE)
-    settings = settings_from(arguments, read_sizes(arguments, consoles().log))
-    return {line.split()[0] for line in idle_flags.of_run(settings, source, task)}
+    run_options = run_options_from(arguments, read_sizes(arguments, consoles().log))
+    return {line.split()[0] for line in idle_flags.of_run(run_options, source, task)}
 
 
 SILENT = "- {M: 1, N: 2, K: 3}\n"
@@ -110,15 +110,15 @@ def test_flags_about_operands_change_nothing_where_others_make_them(kind: str) -
     arguments = build_parser().parse([*ONE, "--rotating_tensor", "64", "--init_type", "zeros", "--seed", "3"])
     entries = kernel_entries(kind) if users else read_sizes(arguments, consoles().log)
     assert {entry.problem.kind for entry in entries} == {kind}
-    settings = settings_from(arguments, entries)
-    idle = {line.split()[0] for line in idle_flags.of_run(settings, "measured")}
+    run_options = run_options_from(arguments, entries)
+    idle = {line.split()[0] for line in idle_flags.of_run(run_options, "measured")}
     assert idle == ({"--rotating_tensor", "--init_type"} if users else set())
-    how = how_timed(settings, environment_of(1))
+    how = how_timed(run_options, environment_of(1))
     assert (how["l2"], how["init_type"], how["seed"]) == (
         ("flushed", "randn", 3) if users else ("rotating", "zeros", 3)
     )
-    plain = settings_from(build_parser().parse([*ONE, "--seed", "3"]), entries)
-    assert (method(settings, is_timed=True) == method(plain, is_timed=True)) is users, "a run goes on with either"
+    plain = run_options_from(build_parser().parse([*ONE, "--seed", "3"]), entries)
+    assert (method(run_options, is_timed=True) == method(plain, is_timed=True)) is users, "a run goes on with either"
 
 
 def test_a_run_says_so_before_it_begins(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,10 +131,10 @@ def test_a_run_says_so_before_it_begins(capsys: pytest.CaptureFixture[str], monk
     monkeypatch.setattr(pipeline, "opened", begins)
     for doing in ([], ["--gemm_size_file", TUNED, "--compare_wo_tuning"]):
         arguments = build_parser().parse([*(doing or ONE), "--budget", "5s"])
-        settings = settings_from(arguments, read_sizes(arguments, consoles().log))
+        run_options = run_options_from(arguments, read_sizes(arguments, consoles().log))
         run = pipeline.compare_without_tuning if doing else pipeline.tune
         with pytest.raises(Begun):
-            run(settings, consoles().log, consoles().out)
+            run(run_options, consoles().log, consoles().out)
         assert "--budget changes nothing: without a GPU" in capsys.readouterr().err
 
 

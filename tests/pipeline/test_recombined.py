@@ -53,13 +53,13 @@ def test_the_best_pair_wins_the_finals_and_is_settled_again(tmp_path: Path, monk
     layer: Any = LAYER
     made = session(tmp_path, layer, search="full", compile_stage=False)
     run = tuned(made, gpu)
-    choice = made.outcomes.choices[LAYER]
+    choice = made.results.choices[LAYER]
     assert choice.config == best and choice.median_us == pytest.approx(26.0, rel=0.04)
     run.states[0].assert_complete()
     idle = StandInGpu()
     again = restarted(made)
     run = tuned(again, idle)
-    assert again.outcomes.choices[LAYER].config == best
+    assert again.results.choices[LAYER].config == best
     assert idle.plans == []
     run.states[0].assert_complete()
 

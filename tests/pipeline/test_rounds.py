@@ -36,10 +36,10 @@ class Batch:
         *gpus: StandInGpu,
         search: Search | None = None,
         sizes: Sequence[GemmProblem] = (ONE, TWO),
-        **settings: Any,
+        **options: Any,
     ) -> None:
         self.gpus = gpus or (StandInGpu(),)
-        self.session = session(folder, *sizes, gpus=len(self.gpus), **settings)
+        self.session = session(folder, *sizes, gpus=len(self.gpus), **options)
         self.states = [state_of(size, CONFIGS) for size in sizes]
         self.search = search or make_search("full", round_size=4)
         self.fleet = Fleet(self.gpus, print)
@@ -47,7 +47,7 @@ class Batch:
     def rounds(self, compiling: Any = None) -> Rounds:
         of, planner = self.session, self.session.planner(scripts_of(self.states))
         shared = of.gpus, of.store, of.limits, of.log
-        return Rounds(self.search, self.states, planner, self.fleet, *shared, compiling, of.settings.jobs)
+        return Rounds(self.search, self.states, planner, self.fleet, *shared, compiling, of.options.jobs)
 
     def run(self, compiling: Any = None) -> None:
         """As a tuning runs them."""

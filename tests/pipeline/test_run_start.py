@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from samples import ROOT, config, problem
-from tuning import environment, settings
+from tuning import environment, run_options
 
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import CompileResult, Status, Timing
@@ -24,7 +24,7 @@ from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.pipeline import run_start
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import KERNEL_SOURCES, NOT_TIMING, differences, fingerprint
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.store import run_folder
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.sizes import SizeEntry
@@ -45,7 +45,7 @@ class Commands:
     """Starts of the tuner in one folder; each ends before the next unless a test says otherwise."""
 
     def __init__(self, folder: Path) -> None:
-        self.asked = settings(folder, ONE, TWO)
+        self.asked = run_options(folder, ONE, TWO)
 
     def begin(
         self, stack: ExitStack, of: Environment | None = None, resumes: bool = True, **changes: Any
@@ -334,7 +334,7 @@ def test_the_sources_that_time_and_compile_count(monkeypatch: pytest.MonkeyPatch
         assert (ROOT / "gemm_tuner" / name).exists(), name
     copy = tmp_path / "package"
     shutil.copytree(ROOT / "gemm_tuner", copy)
-    asked = settings(tmp_path, ONE)
+    asked = run_options(tmp_path, ONE)
     monkeypatch.setattr("gemm_tuner.pipeline.run_identity.PACKAGE", ROOT / "gemm_tuner")
     before = fingerprint(asked, environment(), "nsys")
     monkeypatch.setattr("gemm_tuner.pipeline.run_identity.PACKAGE", copy)
@@ -353,13 +353,13 @@ def test_the_sources_that_time_and_compile_count(monkeypatch: pytest.MonkeyPatch
         assert fingerprint(asked, environment(), "nsys") == before
 
 
-def changed(asked: Settings, **changes: Any) -> list[str]:
+def changed(asked: RunOptions, **changes: Any) -> list[str]:
     before, now = (fingerprint(one, environment(), "nsys") for one in (asked, replace(asked, **changes)))
     return [line.split(" was ")[0] for line in differences(before, now)]
 
 
 def test_what_makes_timings_another_kind(tmp_path: Path) -> None:
-    asked = settings(tmp_path, ONE)
+    asked = run_options(tmp_path, ONE)
     rules = tmp_path / "rules"
     rules.mkdir()
     (rules / "validity.py").write_text("# mine\n")
@@ -375,7 +375,7 @@ def test_what_makes_timings_another_kind(tmp_path: Path) -> None:
 
 def test_what_changes_nothing_without_timing_does_not_count_there(tmp_path: Path) -> None:
     """A command that is told so of a flag goes on all the same."""
-    asked = settings(tmp_path, ONE)
+    asked = run_options(tmp_path, ONE)
     timed = {"iters": 5, "warmup": 1, "init_type": "zeros", "rotating_mib": 512}
     played_back: Any = SimpleNamespace()
     for of, changes in (
@@ -391,14 +391,14 @@ def test_what_changes_nothing_without_timing_does_not_count_there(tmp_path: Path
 
 def test_the_sizes_given_do_not_change_the_method(tmp_path: Path) -> None:
     sizes: tuple[GemmProblem, ...] = (ONE, TWO)
-    one, other = (fingerprint(settings(tmp_path, *some), environment(), "nsys") for some in (sizes, sizes[:1]))
+    one, other = (fingerprint(run_options(tmp_path, *some), environment(), "nsys") for some in (sizes, sizes[:1]))
     assert differences(one, other) == []
 
 
 def test_the_content_of_a_recorded_routing_counts(tmp_path: Path) -> None:
     recorded = tmp_path / "ids.npy"
     layer = MoeProblem("vllm", 16, 8, 64, 128, 2, routing=("uniform", str(recorded)))
-    asked = replace(settings(tmp_path), entries=(SizeEntry(layer), SizeEntry(layer.at(32))))
+    asked = replace(run_options(tmp_path), entries=(SizeEntry(layer), SizeEntry(layer.at(32))))
     recorded.write_bytes(b"one")
     before = fingerprint(asked, environment(), "nsys")
     assert fingerprint(asked, environment(), "nsys") == before

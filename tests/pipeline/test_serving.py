@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rule_cases import thin_space, thin_space_text
 from samples import ROOT, config, device, load_sizes
-from tuning import FIVE, StandInGpu, restarted, session, settings, state_of
+from tuning import FIVE, StandInGpu, restarted, run_options, session, state_of
 
 from gemm_tuner.cli import main as cli
 from gemm_tuner.cli.options import build_parser
@@ -63,20 +63,20 @@ def tuned(folder: Path, gpu: StandInGpu, *serve: str, **how: Any) -> Session:
 
 def test_a_row_holds_the_winner_and_the_best_that_the_server_can_launch(tmp_path: Path) -> None:
     done = tuned(tmp_path, StandInGpu(us=TIMES), "vllm")
-    choice = done.outcomes.choices[SIZE]
+    choice = done.results.choices[SIZE]
     assert choice.config == WINNER
     assert choice.served == (ServedChoice("vllm", GOOD, 70.0, Verified.TRUE, 100.0, **FIVE),)
-    assert done.outcomes.choices[OTHER].served == ()  # of a type that it does not take
-    rows = results.read(done.outcomes.path).rows
+    assert done.results.choices[OTHER].served == ()  # of a type that it does not take
+    rows = results.read(done.results.path).rows
     assert [row.served for row in rows] == [choice.served, ()]
 
 
 def test_a_plain_kernel_of_ones_own_is_served_for_every_type_and_may_split_k(tmp_path: Path) -> None:
     done = tuned(tmp_path, StandInGpu(us=TIMES), "triton")
     expected = (ServedChoice("triton", SPLIT, 55.0, Verified.TRUE, None, **FIVE),)
-    assert [done.outcomes.choices[size].served for size in (SIZE, OTHER)] == [expected, expected]
+    assert [done.results.choices[size].served for size in (SIZE, OTHER)] == [expected, expected]
     (tmp_path / "out").mkdir()
-    found = cli.main(["export", str(done.outcomes.path), "--to", "triton", "-o", str(tmp_path / "out")])
+    found = cli.main(["export", str(done.results.path), "--to", "triton", "-o", str(tmp_path / "out")])
     entries = json.loads((tmp_path / "out" / "triton_configs.json").read_text())
     assert found == 0 and [one["kwargs"]["SPLIT_K"] for one in entries.values()] == [4, 4]
 
@@ -91,7 +91,7 @@ class Wandering(StandInGpu):
 
 def test_a_served_time_says_how_far_processes_lay_apart_as_the_winner_does(tmp_path: Path) -> None:
     done = tuned(tmp_path, Wandering(us=TIMES), "vllm")
-    (row, _) = results.read(done.outcomes.path).rows
+    (row, _) = results.read(done.results.path).rows
     (one,) = row.served
     assert one.process_spread_pct == row.facts["process_spread_pct"] == pytest.approx(100 * (1.02**4 - 1), abs=0.01)
     assert one.processes == row.facts["processes"] == 5
@@ -99,17 +99,17 @@ def test_a_served_time_says_how_far_processes_lay_apart_as_the_winner_does(tmp_p
 
 def test_each_server_has_its_own_default(tmp_path: Path) -> None:
     gpu = StandInGpu(us={**TIMES, replace(DEFAULT, num_stages=3).name: 90.0})
-    served = tuned(tmp_path, gpu, "sglang", "vllm").outcomes.choices[SIZE].served
+    served = tuned(tmp_path, gpu, "sglang", "vllm").results.choices[SIZE].served
     assert [(one.consumer, one.config, one.default_us) for one in served] == [
         ("sglang", GOOD, 90.0), ("vllm", GOOD, 100.0),
     ]  # fmt: skip
 
 
 def test_a_wrong_one_gives_way_to_the_next(tmp_path: Path) -> None:
-    (one,) = tuned(tmp_path, StandInGpu(us=TIMES, wrong=frozenset((GOOD.name,))), "vllm").outcomes.choices[SIZE].served
+    (one,) = tuned(tmp_path, StandInGpu(us=TIMES, wrong=frozenset((GOOD.name,))), "vllm").results.choices[SIZE].served
     assert one.config == NEXT
     every = frozenset((GOOD.name, NEXT.name, DEFAULT.name))
-    assert tuned(tmp_path / "b", StandInGpu(us=TIMES, wrong=every), "vllm").outcomes.choices[SIZE].served == ()
+    assert tuned(tmp_path / "b", StandInGpu(us=TIMES, wrong=every), "vllm").results.choices[SIZE].served == ()
 
 
 def test_an_earlier_entry_goes_where_every_one_that_the_server_can_launch_is_wrong(tmp_path: Path) -> None:
@@ -121,10 +121,10 @@ def test_an_earlier_entry_goes_where_every_one_that_the_server_can_launch_is_wro
 
 
 def test_a_default_that_is_fastest_is_served_and_one_that_fails_has_no_time(tmp_path: Path) -> None:
-    (one,) = tuned(tmp_path, StandInGpu(us={**TIMES, DEFAULT.name: 60.0}), "vllm").outcomes.choices[SIZE].served
+    (one,) = tuned(tmp_path, StandInGpu(us={**TIMES, DEFAULT.name: 60.0}), "vllm").results.choices[SIZE].served
     assert (one.config, one.time_us, one.default_us) == (DEFAULT, 60.0, 60.0)
     gpu = StandInGpu(us=TIMES, statuses={DEFAULT.name: Status.OUT_OF_RESOURCES})
-    (one,) = tuned(tmp_path / "b", gpu, "vllm").outcomes.choices[SIZE].served
+    (one,) = tuned(tmp_path / "b", gpu, "vllm").results.choices[SIZE].served
     assert (one.config, one.default_us) == (GOOD, None)
 
 
@@ -138,11 +138,11 @@ def test_what_is_served_is_checked_before_the_size_is_settled(tmp_path: Path) ->
 def test_the_served_entry_survives_a_second_start(tmp_path: Path) -> None:
     run = session(tmp_path, SIZE, search="full", compile_stage=False, serve=("vllm",))
     Tuning(run, [state_of(SIZE, CONFIGS)], (StandInGpu(us=TIMES),)).run()
-    first = run.outcomes.choices[SIZE].served
+    first = run.results.choices[SIZE].served
     again = restarted(run)
     gpu = StandInGpu(us=TIMES)
     Tuning(again, [state_of(SIZE, CONFIGS)], (gpu,)).run()
-    assert again.outcomes.choices[SIZE].served == first and len(first) == 1 and gpu.plans == []
+    assert again.results.choices[SIZE].served == first and len(first) == 1 and gpu.plans == []
 
 
 def test_the_finalists_of_a_server_come_in_however_slow(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_rules_that_compare_families_do_not_empty_a_servers_space() -> None:
 
 def test_families_asked_for_leave_the_servers_one_in_the_space(tmp_path: Path) -> None:
     (thin := tmp_path / "space.yaml").write_text(thin_space_text("sm_90"))
-    asked = settings(tmp_path, SIZE, families=("gemm_persistent",), space_file=thin)
+    asked = run_options(tmp_path, SIZE, families=("gemm_persistent",), space_file=thin)
     assert set(prepare.load_space(asked, SM_90).configs["family"]) == {"gemm_persistent"}
     asked = replace(asked, serve=("vllm",))
     assert set(prepare.load_space(asked, SM_90).configs["family"]) == {"gemm_persistent", "gemm_tile"}
@@ -211,7 +211,7 @@ def test_a_server_that_takes_none_of_the_sizes_is_refused_with_what_it_takes(
 def test_a_server_is_asked_for_in_vain_where_nothing_is_chosen() -> None:
     words = ["-m", "64", "-n", "64", "-k", "64", "--serve", "vllm", "--serve", "sglang"]
     arguments = build_parser().parse(words)
-    asked = cli.settings_from(arguments, cli.read_sizes(arguments, cli.consoles().log))
+    asked = cli.run_options_from(arguments, cli.read_sizes(arguments, cli.consoles().log))
     assert asked.serve == ("vllm", "sglang")
     assert idle_flags.of_run(asked, "measured") == []
     (line,) = idle_flags.of_run(asked, "measured", "--benchmark")
@@ -220,7 +220,7 @@ def test_a_server_is_asked_for_in_vain_where_nothing_is_chosen() -> None:
 
 def refusal_of(*words: str) -> str:
     arguments = build_parser().parse([*words, "--serve", "vllm"])
-    asked = cli.settings_from(arguments, cli.read_sizes(arguments, cli.consoles().log))
+    asked = cli.run_options_from(arguments, cli.read_sizes(arguments, cli.consoles().log))
     with pytest.raises(UserError) as caught:
         serving.asked_for(asked, SM_90)
     return caught.value.one_line()
@@ -309,16 +309,16 @@ def test_a_benchmark_times_the_rows_own_and_what_is_served_again(
     serving.add_given(served_to, states, entries)
     gpu = StandInGpu(us={**TIMES, SPLIT.name: 90.0, DEFAULT.name: 20.0, WINNER.name: 50.0})
     Tuning(run, states, (gpu,), given=served_to).run_given()
-    one = run.outcomes.choices[SIZE]
+    one = run.results.choices[SIZE]
     assert (one.config, one.median_us) == (SPLIT, pytest.approx(90.0))
     assert one.served == (ServedChoice("vllm", NEXT, 75.0, Verified.TRUE, 20.0, **FIVE),)
-    assert run.outcomes.choices[OTHER].config == WINNER and run.outcomes.choices[OTHER].served == ()
+    assert run.results.choices[OTHER].config == WINNER and run.results.choices[OTHER].served == ()
 
 
 def test_a_results_file_read_as_sizes_carries_what_is_served(tmp_path: Path) -> None:
     done = tuned(tmp_path, StandInGpu(us=TIMES), "vllm")
-    entries = load_sizes(done.outcomes.path, Defaults()).entries
-    assert [entry.served for entry in entries] == [done.outcomes.choices[SIZE].served, ()]
+    entries = load_sizes(done.results.path, Defaults()).entries
+    assert [entry.served for entry in entries] == [done.results.choices[SIZE].served, ()]
 
 
 @pytest.mark.parametrize(("older_us", "kept"), [(71.0, True), (80.0, False)])
@@ -329,13 +329,13 @@ def test_an_older_configuration_for_a_server_stays_until_one_is_better(
     older = replace(GOOD, num_warps=8)
     gpu = StandInGpu(us={**TIMES, older.name: older_us})
     how = {"older_served": {SIZE: {"vllm": older}}}
-    (one,) = tuned(tmp_path, gpu, "vllm", **how).outcomes.choices[SIZE].served
+    (one,) = tuned(tmp_path, gpu, "vllm", **how).results.choices[SIZE].served
     assert one.config == (older if kept else GOOD)
 
 
 def test_update_serves_the_servers_of_the_file(tmp_path: Path) -> None:
     done = tuned(tmp_path, StandInGpu(us=TIMES), "vllm")
-    older = older_configs.read(done.outcomes.path)[1]
+    older = older_configs.read(done.results.path)[1]
     assert older == {SIZE: {"vllm": GOOD}}
     assert cli.servers_of([], older) == ("vllm",) and cli.servers_of(["sglang"], older) == ("vllm", "sglang")
     older_configs.keep(done.store, {}, older)

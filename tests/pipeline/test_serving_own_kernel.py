@@ -11,7 +11,7 @@ import yaml
 from consumer_sources import SGLANG, write_source
 from rule_cases import thin_space_text
 from samples import config, device, load_sizes
-from tuning import FIVE, SM_90, StandInGpu, environment, open_ledger, session, settings, state_of
+from tuning import FIVE, SM_90, StandInGpu, environment, open_ledger, run_options, session, state_of
 
 from gemm_tuner.consumers import consumer_kernel
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
@@ -82,7 +82,7 @@ def names(gpu: StandInGpu, stage: str) -> set[str]:
 
 def test_the_own_kernel_serves_and_does_not_win(tmp_path: Path, kernel: ConsumerKernel) -> None:
     gpu = StandInGpu(us=TIMES)
-    choice = tuned(tmp_path, gpu, kernel, "vllm").outcomes.choices[SIZE]
+    choice = tuned(tmp_path, gpu, kernel, "vllm").results.choices[SIZE]
     assert (choice.config, choice.runner_up, choice.median_us) == (WINNER, TILE.name, pytest.approx(50.0))
     assert choice.served == (ServedChoice("vllm", NEXT, 30.0, Verified.TRUE, 60.0, kernel=kernel.label, **FIVE),)
     assert names(gpu, FINALS) >= {own(NEXT).name, own(DEFAULT).name, own(TILE).name, WINNER.name}
@@ -92,33 +92,33 @@ def test_the_own_kernel_serves_and_does_not_win(tmp_path: Path, kernel: Consumer
 
 def test_the_row_names_the_kernel_and_no_stand_in(tmp_path: Path, kernel: ConsumerKernel) -> None:
     done = tuned(tmp_path, StandInGpu(us=TIMES), kernel, "vllm")
-    (row,) = yaml.safe_load(done.outcomes.path.read_text())["configs"]
+    (row,) = yaml.safe_load(done.results.path.read_text())["configs"]
     assert "stand_in" not in row
     assert row["served"]["vllm"]["kernel"] == f"fp8_utils.py sha256:{kernel.sha}"
-    assert [one.served for one in results.read(done.outcomes.path).rows] == [done.outcomes.choices[SIZE].served]
+    assert [one.served for one in results.read(done.results.path).rows] == [done.results.choices[SIZE].served]
 
 
 def test_one_server_by_its_own_kernel_and_one_by_a_stand_in(tmp_path: Path, kernel: ConsumerKernel) -> None:
     done = tuned(tmp_path, StandInGpu(us=TIMES), kernel, "vllm", "sglang")
-    by_name = {one.consumer: one for one in done.outcomes.choices[SIZE].served}
+    by_name = {one.consumer: one for one in done.results.choices[SIZE].served}
     assert (by_name["sglang"].config, by_name["sglang"].time_us, by_name["sglang"].kernel) == (TILE, 70.0, "")
     assert by_name["vllm"].time_us == 30.0 and by_name["vllm"].kernel
-    (row,) = yaml.safe_load(done.outcomes.path.read_text())["configs"]
+    (row,) = yaml.safe_load(done.results.path.read_text())["configs"]
     assert row["stand_in"] == "gemm_tile" and "kernel" not in row["served"]["sglang"]
-    (read,) = results.read(done.outcomes.path).rows
-    assert read.served == done.outcomes.choices[SIZE].served
+    (read,) = results.read(done.results.path).rows
+    assert read.served == done.results.choices[SIZE].served
 
 
 def test_a_wrong_one_gives_way_to_the_next(tmp_path: Path, kernel: ConsumerKernel) -> None:
     gpu = StandInGpu(us=TIMES, wrong=frozenset((own(NEXT).name,)))
-    (one,) = tuned(tmp_path, gpu, kernel, "vllm").outcomes.choices[SIZE].served
+    (one,) = tuned(tmp_path, gpu, kernel, "vllm").results.choices[SIZE].served
     assert (one.config, one.time_us) == (TILE, 40.0)
 
 
 def test_an_older_configuration_is_timed_with_the_own_kernel(tmp_path: Path, kernel: ConsumerKernel) -> None:
     older = replace(TILE, num_warps=8)
     gpu = StandInGpu(us={**TIMES, own(older).name: 30.3})
-    (one,) = tuned(tmp_path, gpu, kernel, "vllm", older_served={SIZE: {"vllm": older}}).outcomes.choices[SIZE].served
+    (one,) = tuned(tmp_path, gpu, kernel, "vllm", older_served={SIZE: {"vllm": older}}).results.choices[SIZE].served
     assert (one.config, one.time_us) == (older, 30.3)
 
 
@@ -133,17 +133,17 @@ def test_a_benchmark_times_what_is_served_by_the_own_kernel(
     servers = serving.given(entries, SM_90, {"vllm": kernel})
     serving.add_given(servers, states, entries)
     Tuning(run, states, (StandInGpu(us=TIMES),), given=servers).run_given()
-    assert run.outcomes.choices[SIZE].served == (
+    assert run.results.choices[SIZE].served == (
         ServedChoice("vllm", TILE, 40.0, Verified.TRUE, 60.0, kernel=kernel.label, **FIVE),
     )
-    assert run.outcomes.choices[SIZE].config == WINNER
-    assert load_sizes(run.outcomes.path, Defaults()).entries[0].served == run.outcomes.choices[SIZE].served
+    assert run.results.choices[SIZE].config == WINNER
+    assert load_sizes(run.results.path, Defaults()).entries[0].served == run.results.choices[SIZE].served
 
 
 def test_its_configurations_are_those_that_the_server_can_launch(tmp_path: Path, kernel: ConsumerKernel) -> None:
     (thin := tmp_path / "space.yaml").write_text(thin_space_text("sm_90"))
     how = {"serve": ("vllm",), "kernels": {"vllm": kernel}, "space_file": thin}
-    asked = settings(tmp_path, SIZE, families=("gemm_persistent",), **how)
+    asked = run_options(tmp_path, SIZE, families=("gemm_persistent",), **how)
     candidates = prepare.load_space(asked, SM_90)
     assert set(candidates.configs["family"]) == {"gemm_persistent"}  # nothing stands in
     servers = serving.servers(asked.serve, SM_90, kernels=asked.kernels)
@@ -164,7 +164,7 @@ def test_its_configurations_are_those_that_the_server_can_launch(tmp_path: Path,
 
 def test_the_source_of_the_kernel_is_part_of_the_run(tmp_path: Path, kernel: ConsumerKernel) -> None:
     def of(one: ConsumerKernel) -> dict[str, Any]:
-        asked = settings(tmp_path, SIZE, serve=("vllm",), kernels={"vllm": one})
+        asked = run_options(tmp_path, SIZE, serve=("vllm",), kernels={"vllm": one})
         return run_identity.fingerprint(asked, environment(), "nsys")
 
     changed = consumer_kernel.read(

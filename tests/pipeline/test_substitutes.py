@@ -38,32 +38,32 @@ def tuned(folder: Path, gpu: StandInGpu, *configs: KernelConfig, run: Session | 
 
 def test_a_row_carries_the_best_in_triton_however_slow(tmp_path: Path) -> None:
     done = tuned(tmp_path, StandInGpu(us=TIMES))
-    choice = done.outcomes.choices[SIZE]
+    choice = done.results.choices[SIZE]
     assert choice.config == WINNERS[0] and choice.median_us == pytest.approx(50.0)
     assert choice.substitute == Substitute(FAST, 70.0, Verified.TRUE)
-    (row,) = results.read(done.outcomes.path).rows
+    (row,) = results.read(done.results.path).rows
     assert row.substitute == choice.substitute
 
 
 def test_a_wrong_one_gives_way_to_the_next(tmp_path: Path) -> None:
-    choice = tuned(tmp_path, StandInGpu(us=TIMES, wrong={FAST.name})).outcomes.choices[SIZE]
+    choice = tuned(tmp_path, StandInGpu(us=TIMES, wrong={FAST.name})).results.choices[SIZE]
     assert choice.substitute == Substitute(SLOW, 80.0, Verified.TRUE)
 
 
 def test_a_winner_in_triton_carries_none(tmp_path: Path) -> None:
-    choice = tuned(tmp_path, StandInGpu(us={**TIMES, FAST.name: 40.0})).outcomes.choices[SIZE]
+    choice = tuned(tmp_path, StandInGpu(us={**TIMES, FAST.name: 40.0})).results.choices[SIZE]
     assert choice.config == FAST and choice.substitute is None
 
 
 def test_without_one_that_is_right_there_is_none(tmp_path: Path) -> None:
-    choice = tuned(tmp_path, StandInGpu(us=TIMES, wrong={FAST.name, SLOW.name})).outcomes.choices[SIZE]
+    choice = tuned(tmp_path, StandInGpu(us=TIMES, wrong={FAST.name, SLOW.name})).results.choices[SIZE]
     assert choice.config == WINNERS[0] and choice.substitute is None
 
 
 def test_it_survives_a_second_start(tmp_path: Path) -> None:
     first = tuned(tmp_path, StandInGpu(us=TIMES))
     again = tuned(tmp_path, StandInGpu(us={}), run=restarted(first))
-    assert again.outcomes.choices[SIZE].substitute == Substitute(FAST, 70.0, Verified.TRUE)
+    assert again.results.choices[SIZE].substitute == Substitute(FAST, 70.0, Verified.TRUE)
 
 
 def test_one_that_a_later_run_finds_wrong_is_removed(tmp_path: Path) -> None:

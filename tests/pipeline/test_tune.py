@@ -66,7 +66,7 @@ class Run:
 
 
 def chosen(of: Session) -> dict[int, str]:
-    return {size.m: choice.config.name for size, choice in of.outcomes.choices.items()}
+    return {size.m: choice.config.name for size, choice in of.results.choices.items()}
 
 
 def statuses(state: SizeState) -> dict[str, str]:
@@ -76,10 +76,10 @@ def statuses(state: SizeState) -> dict[str, str]:
 def test_every_size_gets_its_fastest_right_configuration(tmp_path: Path) -> None:
     done = Run(tmp_path, StandInGpu(us=TIMES, drift=0.03, wrong=frozenset((B,)))).run()
     assert chosen(done) == {512: A, 64: A}
-    choice = done.outcomes.choices[ONE]
+    choice = done.results.choices[ONE]
     assert (choice.verified, choice.runner_up, choice.num_samples) == (Verified.TRUE, C, 20)
     assert choice.vendor_ratio == pytest.approx(90 / 50, rel=0.01) and choice.gap_pct == pytest.approx(20.0, rel=0.01)
-    assert [row.facts["name"] for row in results.read(done.outcomes.path).rows] == [A, A]
+    assert [row.facts["name"] for row in results.read(done.results.path).rows] == [A, A]
 
 
 def test_the_record_says_what_was_measured(tmp_path: Path) -> None:
@@ -110,13 +110,13 @@ def test_a_size_with_nothing_timed_fails_with_the_reason(tmp_path: Path) -> None
     run = Run(tmp_path, StandInGpu(statuses=dict.fromkeys((A, B, C, D), Status.CRASHED)))
     done = run.run()
     said = "no configuration has a time: 4 crashed; 4 of 4 say: it failed"
-    assert done.outcomes.failures[ONE] == said and done.outcomes.choices == {}
-    assert done.store.settled(ONE) == ("", done.outcomes.failures[ONE])
+    assert done.results.failures[ONE] == said and done.results.choices == {}
+    assert done.store.settled(ONE) == ("", done.results.failures[ONE])
 
 
 def test_a_size_with_nothing_right_fails_with_the_reason(tmp_path: Path) -> None:
     done = Run(tmp_path, StandInGpu(us=TIMES, wrong=frozenset((A, B, C, D)))).run()
-    assert done.outcomes.failures[ONE].startswith("none of the finalists is right: 4 gave wrong results")
+    assert done.results.failures[ONE].startswith("none of the finalists is right: 4 gave wrong results")
 
 
 def finalists_of(gpu: StandInGpu) -> list[list[str]]:
@@ -135,15 +135,13 @@ def test_the_next_best_have_finals_when_no_finalist_is_right(ends: str, tmp_path
     wrong = frozenset((A, B)) if ends == "wrong" else frozenset[str]()
     run = Run(tmp_path, StandInGpu(us=TIMES, statuses=ended, wrong=wrong, before=crash_in_finals), finalists=1)
     done = run.run()
-    assert chosen(done) == {512: C, 64: C} and done.outcomes.failures == {}
+    assert chosen(done) == {512: C, 64: C} and done.results.failures == {}
     assert finalists_of(run.gpus[0]) == [[B], [A], [C]]
     assert statuses(run.states[0]) == {A: ends, B: ends, C: "ok", D: "ok"}
     assert {timing.name for timing in done.store.timings(ONE, FINALS)} == {C, VENDOR, AA_TEST}
-    assert done.outcomes.choices[ONE].num_samples == 20  # those of its own finals
+    assert done.results.choices[ONE].num_samples == 20  # those of its own finals
     again = run.again(StandInGpu())
-    assert again.run().outcomes.choices == done.outcomes.choices and statuses(again.states[0]) == statuses(
-        run.states[0]
-    )
+    assert again.run().results.choices == done.results.choices and statuses(again.states[0]) == statuses(run.states[0])
 
 
 def test_what_a_fast_wrong_one_stopped_early_has_finals_when_that_is_known(tmp_path: Path) -> None:
@@ -170,7 +168,7 @@ def test_a_size_has_so_many_finals_and_no_more(tmp_path: Path) -> None:
     gpu = StandInGpu(wrong=frozenset(one.name for one in configs))
     done = Run(tmp_path, gpu, configs=configs, finalists=1).run()
     assert len(finalists_of(gpu)) == 1 + MORE_FINALS
-    assert done.outcomes.failures[ONE].startswith(
+    assert done.results.failures[ONE].startswith(
         "none of the finalists, those of 3 further finals among them, is right: 4 gave wrong results"
     )
 
@@ -212,7 +210,7 @@ def test_a_size_that_a_budget_left_out_fails_alone(tmp_path: Path, monkeypatch: 
     run.states[1] = state_of(TWO, (OLD,))
     done = run.run()
     assert chosen(done) == {512: B}
-    assert done.outcomes.failures[TWO] == "nothing was tried; a larger --budget tries more"
+    assert done.results.failures[TWO] == "nothing was tried; a larger --budget tries more"
     assert run.states[1].rows[OLD.name]["rule"] == "not_asked_for_by_the_search"
 
 
@@ -271,12 +269,10 @@ def test_an_older_choice_that_the_traces_lack_was_not_beaten(tmp_path: Path) -> 
     run = update(tmp_path, 50.0, gpu)
     done = run.run()
     assert (
-        ONE not in done.outcomes.choices
-        and "not beaten" in done.outcomes.failures[ONE]
-        and TWO in done.outcomes.choices
+        ONE not in done.results.choices and "not beaten" in done.results.failures[ONE] and TWO in done.results.choices
     )
     again = run.again(StandInGpu()).run()
-    assert again.outcomes.failures == done.outcomes.failures
+    assert again.results.failures == done.results.failures
 
 
 def test_an_older_choice_that_crashed_is_not_run_again(tmp_path: Path) -> None:
@@ -374,7 +370,7 @@ def test_a_settled_size_is_not_timed_again(tmp_path: Path) -> None:
     second = first.again(StandInGpu(us=dict.fromkeys((A, B, C, D), 1.0)))
     after = second.run()
     assert second.gpus[0].plans == []
-    assert after.outcomes.choices == before.outcomes.choices and chosen(after) == {512: A, 64: A}
+    assert after.results.choices == before.results.choices and chosen(after) == {512: A, 64: A}
     assert statuses(second.states[0])[B] == "wrong"
 
 
@@ -385,7 +381,7 @@ def test_a_size_whose_older_choice_was_kept_is_settled_again(tmp_path: Path) -> 
     before = first.run()
     second = first.again(gpu)
     after = second.run()
-    assert after.outcomes.choices == before.outcomes.choices and chosen(after) == {512: OLD.name, 64: B}
+    assert after.results.choices == before.results.choices and chosen(after) == {512: OLD.name, 64: B}
     assert [state.counts() for state in second.states] == [state.counts() for state in first.states]
 
 
@@ -396,11 +392,11 @@ def test_the_row_names_what_was_faster_and_found_wrong(tmp_path: Path) -> None:
         before = first.run()
         after = first.again(StandInGpu()).run()
         assert chosen(before) == {512: C, 64: C}
-        for choice in (before.outcomes.choices[ONE], after.outcomes.choices[ONE]):
+        for choice in (before.results.choices[ONE], after.results.choices[ONE]):
             assert {name: why.partition(":")[0] for name, why in choice.overruled} == {A: "wrong", B: "wrong"}
-        (row, _) = results.read(before.outcomes.path).rows
+        (row, _) = results.read(before.results.path).rows
         assert A in row.facts["overruled"] and B in row.facts["overruled"] and D not in row.facts["overruled"]
-    assert Run(tmp_path / "c").run().outcomes.choices[ONE].overruled == ()
+    assert Run(tmp_path / "c").run().results.choices[ONE].overruled == ()
 
 
 def test_a_size_that_an_interrupted_check_did_not_come_to_is_not_settled(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class Heard:
         self.verdict(size, config, ok=odd, at=ODD)
         self.check.hear(size, End(0, config.name))
 
-    def outcomes(self) -> list[tuple[GemmProblem, str | None]]:
+    def decided(self) -> list[tuple[GemmProblem, str | None]]:
         return [(size, name) for size, name, _ in self.settled]
 
 
@@ -63,12 +63,12 @@ def heard(tmp_path: Path) -> Heard:
 
 def test_the_best_is_right(heard: Heard) -> None:
     heard.checked(ONE, A)
-    assert heard.outcomes() == [(ONE, A.name)]
+    assert heard.decided() == [(ONE, A.name)]
     verdicts = heard.settled[0][2]
     assert [(v.problem, v.ok, v.worst_element) for v in verdicts] == [(ONE, True, (3, 4)), (ODD, True, (3, 4))]
     heard.checked(TWO, B)
     heard.check.finish()
-    assert heard.outcomes() == [(ONE, A.name), (TWO, B.name)]
+    assert heard.decided() == [(ONE, A.name), (TWO, B.name)]
     assert heard.one.rows == {}
 
 
@@ -80,14 +80,14 @@ def test_a_wrong_one_is_booked_and_the_next_best_taken(heard: Heard, even: bool,
     size = "513 x 509 x 511" if even else "512 x 512 x 512"
     assert (row["status"], row["message"]) == ("wrong", f"at {size}: off by 7 in row 3")
     heard.checked(ONE, B)
-    assert heard.outcomes() == [(ONE, B.name)]
+    assert heard.decided() == [(ONE, B.name)]
     assert [v.name for v in heard.settled[0][2]] == [B.name, B.name]
 
 
 def test_nothing_right(heard: Heard) -> None:
     for one in (A, B, C):
         heard.checked(ONE, one, odd=False)
-    assert heard.outcomes() == [(ONE, None)]
+    assert heard.decided() == [(ONE, None)]
     assert {row["status"] for row in heard.one.rows.values()} == {"wrong"}
 
 
@@ -104,7 +104,7 @@ def test_one_that_killed_the_process(heard: Heard) -> None:
     heard.check.hear(TWO, Begin(0, B.name))
     heard.verdict(TWO, B, ok=True)
     heard.check.hear(TWO, Died(B.name, "signal SIGSEGV: "))
-    assert heard.outcomes() == [(TWO, None)]
+    assert heard.decided() == [(TWO, None)]
     assert heard.two.rows[B.name] == {"status": "crashed", "message": "signal SIGSEGV: "}
 
 
@@ -112,7 +112,7 @@ def test_after_the_winner_others_are_booked_and_change_nothing(heard: Heard) -> 
     heard.checked(ONE, A)
     heard.checked(ONE, B, odd=False)
     heard.check.hear(ONE, Died(C.name, "gone"))
-    assert heard.outcomes() == [(ONE, A.name)]
+    assert heard.decided() == [(ONE, A.name)]
     assert {name: row["status"] for name, row in heard.one.rows.items()} == {B.name: "wrong", C.name: "crashed"}
 
 
@@ -120,13 +120,13 @@ def test_sizes_that_were_never_reached_are_settled_at_the_end(heard: Heard) -> N
     heard.checked(ONE, A, even=False)
     heard.check.finish()
     heard.check.finish()
-    assert heard.outcomes() == [(ONE, None), (TWO, None)]
+    assert heard.decided() == [(ONE, None), (TWO, None)]
 
 
 def test_no_verdict_is_not_a_right_verdict(heard: Heard) -> None:
     heard.check.hear(TWO, Begin(0, B.name))
     heard.check.hear(TWO, End(0, B.name))
-    assert heard.outcomes() == [(TWO, None)]
+    assert heard.decided() == [(TWO, None)]
 
 
 @pytest.mark.parametrize("all_of_them", [True, False])
@@ -147,10 +147,10 @@ def test_the_plan_keeps_the_order_and_names_each_script_once(all_of_them: bool) 
 def test_with_all_of_them_a_size_is_settled_when_all_are_checked(tmp_path: Path) -> None:
     heard = Heard(tmp_path, all_of_them=True)
     heard.checked(ONE, A)
-    assert heard.outcomes() == []
+    assert heard.decided() == []
     heard.checked(ONE, B, odd=False)
     heard.checked(ONE, C)
-    assert heard.outcomes() == [(ONE, A.name)]
+    assert heard.decided() == [(ONE, A.name)]
     assert heard.one.rows[B.name]["status"] == "wrong"
 
 
@@ -158,7 +158,7 @@ def test_a_check_that_ends_early_keeps_the_right_one_it_found(tmp_path: Path) ->
     heard = Heard(tmp_path, all_of_them=True)
     heard.checked(ONE, A)
     heard.check.finish()
-    assert heard.outcomes() == [(ONE, A.name), (TWO, None)]
+    assert heard.decided() == [(ONE, A.name), (TWO, None)]
 
 
 def test_one_that_gives_other_bits_is_unstable_and_never_chosen(heard: Heard) -> None:
@@ -171,5 +171,5 @@ def test_one_that_gives_other_bits_is_unstable_and_never_chosen(heard: Heard) ->
     assert heard.one.rows[A.name]["status"] == "unstable"
     assert heard.one.rows[A.name]["message"] == "at 512 x 512 x 512: C[3, 4] is 7 and in call 3 8"
     heard.checked(ONE, B)
-    assert heard.outcomes() == [(ONE, B.name)]
+    assert heard.decided() == [(ONE, B.name)]
     assert heard.store.checked(ONE) == {A.name, B.name} and heard.store.checked(TWO) == set()

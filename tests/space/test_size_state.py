@@ -166,7 +166,7 @@ def test_what_a_search_learns_from(state: SizeState) -> None:
     assert not state.ended(untouched)
 
 
-def test_one_is_blamed_for_deaths_that_it_was_at_often(state: SizeState) -> None:
+def test_crashes_are_attributed_to_one_that_was_at_many(state: SizeState) -> None:
     often, once, timed, *_ = list(state.kept)
     state.record_timing(Timing(SIZE, timed, Status.OK, (1.0,)), "screen")
     state.record_crashes({often: 2, once: 1, timed: 5, "of another space": 9}, 2)

@@ -64,11 +64,11 @@ def test_runs_that_began_in_the_same_second_are_told_apart(tmp_path: Path) -> No
     path = tmp_path / "all.yaml"
     runs = [session(tmp_path / str(number), size, results_file=path) for number, size in enumerate((ONE, TWO, THREE))]
     for run, size in zip(runs, (ONE, TWO, THREE), strict=True):
-        run.outcomes.record(size, choice(size, TILES["a"], 10.0))
-        run.outcomes.write()
+        run.results.record(size, choice(size, TILES["a"], 10.0))
+        run.results.write()
     found = results.read(path)
     named = [str(found.header_of(row)["run"]) for row in found.rows]
-    assert named == [str(run.outcomes.header.run) for run in runs] and len(set(named)) == 3
+    assert named == [str(run.results.header.run) for run in runs] and len(set(named)) == 3
 
 
 def test_a_row_that_stays_is_whole(path: Path) -> None:

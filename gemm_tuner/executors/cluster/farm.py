@@ -143,7 +143,7 @@ class Farm(Compiler):
         return []
 
     def _take(self, node: CompileNode, tasks: TaskQueue) -> list[CompileTask]:
-        """A suspect goes alone, to a machine that holds nothing else: then a death blames no other."""
+        """A suspect goes alone, to a machine that holds nothing else: then a crash is attributed to no other."""
         taken: list[CompileTask] = []
         while len(taken) < node.room and (task := tasks.take()) is not None:
             is_suspect = self.leases.times_lost(item_of(task)) >= MOST_LOSSES - 1

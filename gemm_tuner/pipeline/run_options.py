@@ -1,4 +1,4 @@
-"""The settings of a run: the validated command line as a typed record."""
+"""The options of a run: the validated command line as a typed record."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ IN_PROCESS = "in_process"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The settings of a run. Units: ``rotating_mib`` in MiB, limits in seconds. arch: "" means this machine's GPU.
+class RunOptions:
+    """The options of a run. Units: ``rotating_mib`` in MiB, limits in seconds. arch: "" means this machine's GPU.
 
     compare:     which configurations are checked: "" (best first until one is correct), "finalists", or "all" timed.
     families:    kernel families to try; empty for all families of the space.

@@ -15,7 +15,7 @@ from gemm_tuner.store.results_file import Judgement, ResultsFile
 
 
 @dataclass
-class Outcomes:
+class RunResults:
     """Every size ends up in ``choices``, or in ``failures`` with the reason.
 
     path:      of the results file. order: the run's problems. header: of the results file.
