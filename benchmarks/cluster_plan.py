@@ -88,7 +88,7 @@ def measured(
             store.leases.offer([item])
             (lease,) = store.leases.take([item], "w", "n", 0.0)
             LANGUAGE.unpack(packed[number % len(packed)], there)
-            store.leases.settle(lease)
+            store.leases.finish(lease)
             store.add_compiles({("source", item, ""): result})
 
         answer_s = timed(answer, 500)
@@ -145,7 +145,7 @@ class Simulation:
         self.at(self.driver_free_s - self.now_s, then)
 
     def run(self) -> float:
-        """Seconds until every size is settled."""
+        """Seconds until every size is finished."""
         self._left, self._idle = self.sizes, set(range(self.gpus))
         self._cores, self._held = dict(enumerate(self.nodes)), {node: deque() for node in range(len(self.nodes))}
         ends = self.sizes * (self.rates.finals_s + self.rates.screen_s) / self.gpus
@@ -159,7 +159,7 @@ class Simulation:
         while self._left and self._events:
             self.now_s, _, what = heapq.heappop(self._events)
             what()
-        assert not self._left, f"{self._left} sizes were never settled"
+        assert not self._left, f"{self._left} sizes were never finished"
         return self.now_s
 
     def beats(self) -> None:
@@ -220,7 +220,7 @@ class Simulation:
 
     def answered(self, lease: Lease) -> None:
         size = int(lease.item.split()[1])
-        if self.leases.settle(lease):
+        if self.leases.finish(lease):
             self._waiting[size] -= 1
             if not self._waiting[size]:
                 self.offer("screen", size)
@@ -260,7 +260,7 @@ class Simulation:
 
     def stage_ends(self, stage: str, size: int, lease: Lease) -> None:
         assert self.leases.are_held([lease], self.now_s), "a lease was lost without a death"
-        assert self.leases.settle(lease)
+        assert self.leases.finish(lease)
         if stage == "screen":
             self._round[size] += 1
             if self._round[size] < ROUNDS:

@@ -216,10 +216,10 @@ def _checked(
         raise  # the user limited the waiting time
     except (UserError, EnvironmentFault) as error:
         why, how = f"no other could be checked: {error.one_line()}", Verified.FALSE
-    return {problem: _settled(one, found.get(problem), how, why, trust) for problem, one in waiting.items()}
+    return {problem: _decided(one, found.get(problem), how, why, trust) for problem, one in waiting.items()}
 
 
-def _settled(one: _StandIns, found: Finding | None, how: Verified, why: str, trust: Trust) -> Offer | str:
+def _decided(one: _StandIns, found: Finding | None, how: Verified, why: str, trust: Trust) -> Offer | str:
     if found is None:
         best = replace(one.offers[0], verified=Verified.FALSE)
         return best if trust.unverified else f"{why}; --unverified exports {best.config.name} without a check"

@@ -25,14 +25,14 @@ class Reference:
         self._bench, self._operands, self._index, self._scripts = bench, operands, index, scripts
         self._every = bench.method.reference_every if bench.processor.idles else 0
         self._entry = next(iter(work.reference), None) if work.reference_us > TIRING_CALL_US else None
-        self._settled = bool(work.reference)
+        self._is_chosen = bool(work.reference)
         self._since = self._every
 
     def offer(self, entry: tuple[int, str], waited_us: float) -> None:
         """Takes the first configuration that is no loser, if its calls are long enough to heat the GPU."""
-        if not self._settled and waited_us > TIRING_CALL_US:
+        if not self._is_chosen and waited_us > TIRING_CALL_US:
             self._entry, self._since = entry, 0
-        self._settled = True
+        self._is_chosen = True
 
     def call_when_due(self, *, last: bool = False) -> None:
         """Calls it where enough configurations have come since, and after the last. Raises what loses the GPU."""

@@ -60,10 +60,10 @@ class CheckNow:
         scripts = compile_tasks.write_scripts(self.templates, self.work / SCRIPTS, wanted, self.target)
         found: dict[Any, Finding] = {}
 
-        def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
+        def decided(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
             found[problem] = Finding(name or "", "" if name else _first_fault(verification.sizes[problem].state))
 
-        verification = Verification(order, settled)
+        verification = Verification(order, decided)
         plan = verify_plan(order, scripts, seed=0, all_of_them=False)
         with gpu_lock.held(self.gpus, self.wait_s, self.say):
             self.launcher.verdicts(plan, work / "check", verification.hear)

@@ -20,7 +20,7 @@ from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.run_log import RunLog
-from gemm_tuner.pipeline.verify import OnSettled, Verification, verify_plan, with_jurors
+from gemm_tuner.pipeline.verify import OnDecided, Verification, verify_plan, with_jurors
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import Store
@@ -87,8 +87,8 @@ class CheckStage:
             return None
         return verify_plan(order, self.scripts, self.seed, all_of_them=True), self.folder.stage("verify")
 
-    def run(self, checker: Checker, order: Named, on_settled: OnSettled | None = None) -> dict[Problem, list[Verdict]]:
-        """Checks candidates, best first. Verdicts are stored; ``on_settled`` is called as soon as a size is decided.
+    def run(self, checker: Checker, order: Named, on_decided: OnDecided | None = None) -> dict[Problem, list[Verdict]]:
+        """Checks candidates, best first. Verdicts are stored; ``on_decided`` is called as soon as a size is decided.
 
         Returns all verdicts of each size, including those of wrong candidates. Raises KeyboardInterrupt if the run is
         to end; sizes that were not checked remain open for a resumed run.
@@ -100,12 +100,12 @@ class CheckStage:
             self._compile_odd_sizes(self.compiling, order)
         with self.gpus.held(), self.log.step("check", len(order)) as step:
 
-            def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
-                if on_settled is not None:
-                    on_settled(problem, name, verdicts)
+            def decided(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
+                if on_decided is not None:
+                    on_decided(problem, name, verdicts)
                 step.advance()
 
-            verification = Verification(order, settled, self.store, all_of_them=self.all_of_them)
+            verification = Verification(order, decided, self.store, all_of_them=self.all_of_them)
             left = self._ahead.tell(verification, order) if self._ahead else order
             # Measured from here, because waiting for the GPU does not count.
             begun, deadline = budget.clock(), pace.check_deadline()

@@ -76,10 +76,10 @@ class ChecksAhead:
             size = verification.sizes[state.problem]
             for name in names:
                 key = state.problem, name
-                if size.settled or key not in self._ended:
+                if size.decided or key not in self._ended:
                     break
                 for event in self._heard[key]:
                     verification.hear(state.problem, event)
-            if not size.settled:
+            if not size.decided:
                 left.append((state, list(size.left)))
         return left

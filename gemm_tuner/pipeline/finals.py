@@ -246,7 +246,7 @@ class Finals:
     def _ranking(self, state: SizeState) -> Ranking:
         return self.rankings.get(state.problem, Ranking(()))
 
-    def restore(self, states: Sequence[SizeState], settled: Iterable[SizeState]) -> None:
+    def restore(self, states: Sequence[SizeState], finished: Iterable[SizeState]) -> None:
         """Loads the finals that an earlier start of this run stored, and records those of finished sizes."""
         for state in states:
             timings = self.store.timings(state.problem, FINALS)
@@ -255,7 +255,7 @@ class Finals:
         self._judge()
         for problem in self.rankings:
             self._put_first(problem)
-        for state in settled:
+        for state in finished:
             self._record(state)
 
     def _judge(self) -> None:

@@ -32,7 +32,7 @@ Servers = Sequence[Server]
 
 def run(session: Session, states: list[SizeState]) -> None:
     """Gives every size a predicted row: compiled for the target, checked on the CPU, never timed."""
-    open_sizes = [state for state in states if session.store.settled(state.problem) is None]
+    open_sizes = [state for state in states if session.store.finished(state.problem) is None]
     for state in open_sizes:
         # A check that was interrupted lacks verdicts and is run again.
         session.store.drop_checks(state.problem)
@@ -69,7 +69,7 @@ def compile_and_check(session: Session, states: list[SizeState], checker: HostCh
             for name in names:
                 state.record(name, Status.OK, "compiled; its time is predicted")
             state.cut([name for name in state.kept if not state.ended(name)], f"not_in_best_{count}_predicted")
-            if session.store.settled(state.problem) is not None:
+            if session.store.finished(state.problem) is not None:
                 restore(session, state, servers)
             elif own := [name for name in names if name in state.own and is_checked(session, state, name)]:
                 order.append((state, own[:CHECKED_A_SIZE]))
@@ -144,13 +144,13 @@ def check(session: Session, checks: CheckStage, checker: HostChecker, order: Nam
         return
     by_problem = {state.problem: state for state, _ in order}
 
-    def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
+    def decided(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
         why = ["none of the best candidates is right in the interpreter", by_problem[problem].most_common_reason()]
         reason = "" if name else "; ".join(filter(None, why))
         session.store.record_outcome(problem, name or "", reason)
         record_outcome(session, by_problem[problem], servers, name, verdicts, reason)
 
-    checks.run(checker, order, settled)
+    checks.run(checker, order, decided)
 
 
 def record_outcome(
@@ -172,5 +172,5 @@ def restore(session: Session, state: SizeState, servers: Servers) -> None:
     """Restores the outcome of a size that an earlier start of this run finished."""
     for name, status, message in session.store.failures(state.problem):
         state.record(name, status, message)
-    name, reason = session.store.settled(state.problem) or ("", "")
+    name, reason = session.store.finished(state.problem) or ("", "")
     record_outcome(session, state, servers, name, session.store.verdicts(state.problem, name), reason)

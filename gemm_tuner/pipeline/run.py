@@ -200,7 +200,7 @@ def check_given(session: Session, states: list[SizeState], launchers: Sequence[L
     scripts = session.write_scripts(wanted)
     found: list[str | None] = []
 
-    def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
+    def decided(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
         found.append(None if any(one.how is Verified.FALSE for one in verdicts) else name)
 
     say = partial(print_line, session.log.console, style="red")
@@ -210,7 +210,7 @@ def check_given(session: Session, states: list[SizeState], launchers: Sequence[L
             compiling.compile_sizes([(state, list(state.kept)) for state in states], "compile")
         order = [(state, [n for n in state.kept if not state.ended(n)]) for state in states]
         order = [(state, names) for state, names in order if names]
-        verdicts = session.check_stage(scripts, compiling).run(checker, order, settled)
+        verdicts = session.check_stage(scripts, compiling).run(checker, order, decided)
     rows = [(state.problem, next(iter(state.kept)), verdicts.get(state.problem, [])) for state in states]
     for state in states:
         for name, status, message in session.store.failures(state.problem):

@@ -128,8 +128,8 @@ def _rows_are_there(path: Path, store: Store, options: RunOptions) -> bool:
     if not path.exists():
         return False
     rows = read_earlier(path).rows
-    settled = ((entry.problem, store.settled(entry.problem)) for entry in options.entries)
-    return all(problem in rows for problem, outcome in settled if outcome and outcome[0])
+    finished = ((entry.problem, store.finished(entry.problem)) for entry in options.entries)
+    return all(problem in rows for problem, outcome in finished if outcome and outcome[0])
 
 
 def _older_as_begun(store: Store, options: RunOptions) -> dict[str, object]:
@@ -174,7 +174,7 @@ def going_on(store: Store, problems: Sequence[Problem], where: Path) -> str:
 
 
 def unfinished(store: Store, problems: Iterable[Problem]) -> list[Problem]:
-    return [problem for problem in problems if store.settled(problem) is None]
+    return [problem for problem in problems if store.finished(problem) is None]
 
 
 def keep_to_gpus(store: Store, problems: Iterable[Problem], gpus: Sequence[str]) -> int:

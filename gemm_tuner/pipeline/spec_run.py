@@ -153,7 +153,7 @@ class _Stages:
         with self._held(turns, SCREEN), step("specs", len(turns), self.log) as bar:
             self._run(bar.advance, turns, SCREEN, attempts)
         for row in rows:
-            _settle(row, attempts[row.instance.mesh_idx], self.spec.repeat)
+            _set_outcome(row, attempts[row.instance.mesh_idx], self.spec.repeat)
 
     def finals(self, finalists: Sequence[Row]) -> None:
         """Times the finalists again in rounds, each of which begins with a different one."""
@@ -176,7 +176,7 @@ class _Stages:
             return  # the screening results remain
         for row in finalists:
             row.is_finalist = True
-            _settle(row, attempts[row.instance.mesh_idx], self.result.rounds)
+            _set_outcome(row, attempts[row.instance.mesh_idx], self.result.rounds)
 
     @contextmanager
     def _held(self, turns: Iterable[tuple[Row, int]], stage: str) -> Iterator[None]:
@@ -251,7 +251,7 @@ class _Stages:
         return outcome
 
 
-def _settle(row: Row, attempts: Sequence[Outcome], wanted: int) -> None:
+def _set_outcome(row: Row, attempts: Sequence[Outcome], wanted: int) -> None:
     """Sets the row's outcome: that of the run that counts, or of the first that failed; none if it is unfinished."""
     fault = next((one for one in attempts if one.status is not Status.OK), None)
     if fault is not None:

@@ -23,10 +23,10 @@ from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.finalists import MORE_FINALS, FinalistPicker
 from gemm_tuner.pipeline.finals import Finals
+from gemm_tuner.pipeline.finish_size import SizeFinisher, finals_us, why_not_right, why_nothing_timed
 from gemm_tuner.pipeline.rounds import Rounds
 from gemm_tuner.pipeline.serving_space import with_servers
 from gemm_tuner.pipeline.session import Scripts, Session
-from gemm_tuner.pipeline.settle import Settlement, finals_us, why_not_right, why_nothing_timed
 from gemm_tuner.search import load, make_search
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.system.processes import MOST_CRASHES
@@ -49,13 +49,13 @@ class Tuning:
     picker: FinalistPicker = field(init=False)
     fleet: Fleet = field(init=False)
     finals: Finals = field(init=False)
-    settlement: Settlement = field(init=False)
+    finisher: SizeFinisher = field(init=False)
 
     def run(self) -> None:
-        """From candidates to results; every size is settled at the end.
+        """From candidates to results; every size is finished at the end.
 
         In rounds, a search proposes configurations and learns from their screening what to propose next. The best of
-        each size have finals; the first of these that a check finds right settles the size.
+        each size have finals; the first of these that a check finds right finishes the size.
         """
         self.older.add(self.states, self.session.device)
         scripts = self.prepare()
@@ -84,7 +84,7 @@ class Tuning:
             state.cut([name for name in state.kept if not state.ended(name)], NOT_ASKED)
 
     def decide(self, finalists: Named, checks: CheckStage) -> None:
-        """Finals, check, settle; repeated with the next best of sizes without a right finalist."""
+        """Finals, check, finish; repeated with the next best of sizes without a right finalist."""
         if not any(state.rows or names for state, names in finalists):
             raise EnvironmentFault("nothing was tried", hint="a larger --budget tries more")
         for repeats in range(1 + MORE_FINALS):
@@ -96,7 +96,7 @@ class Tuning:
             self.session.log.passed("end the finals")
             order, again = self.after_finals(finalists, repeats)
             self.check_served(order, checks)
-            again += self.check_and_settle(order, checks, repeats)
+            again += self.check_and_finish(order, checks, repeats)
             if not again:
                 return
             finalists = self.picker.compiled(self.picker.with_others(again), checks.compiling)
@@ -137,7 +137,7 @@ class Tuning:
         plan, published = self.picker.plan, one.results.published
         self.finals = Finals(one.planner(scripts), self.fleet, *shared, plan, published=published)
         by = one.device, one.environment.source
-        self.settlement = Settlement(*by, one.store, one.results, one.log, self.older, self.servers, self.finals)
+        self.finisher = SizeFinisher(*by, one.store, one.results, one.log, self.older, self.servers, self.finals)
         return scripts
 
     def recombine(self, states: Sequence[SizeState], scripts: Scripts) -> dict[Problem, list[str]]:
@@ -150,24 +150,24 @@ class Tuning:
         return found
 
     def restore(self, scripts: Scripts) -> list[SizeState]:
-        """Records what an earlier start of this run found, and settles again what that settled. Returns the sizes that
-        are still open."""
+        """Records what an earlier start of this run found, and finishes again what that finished. Returns the sizes
+        that are still open."""
         store = self.session.store
-        settled = {state.problem: store.settled(state.problem) for state in self.states}
+        finished = {state.problem: store.finished(state.problem) for state in self.states}
         for state in self.states:
             for timing in store.timings(state.problem, SCREEN):
                 state.record_timing(timing, SCREEN)
             state.record_crashes(store.begun(state.problem), MOST_CRASHES)
         self.recombine(self.states, scripts)
         for state in self.states:
-            if settled[state.problem] is not None:
+            if finished[state.problem] is not None:
                 state.rows = store.state_rows(state.problem)
-        self.finals.restore(self.states, [state for state in self.states if settled[state.problem] is not None])
+        self.finals.restore(self.states, [state for state in self.states if finished[state.problem] is not None])
         for state in self.states:
-            ended = settled[state.problem]
+            ended = finished[state.problem]
             if ended is not None:
-                self.settlement.settle_again(state, *ended)
-        left = [state for state in self.states if settled[state.problem] is None]
+                self.finisher.finish_again(state, *ended)
+        left = [state for state in self.states if finished[state.problem] is None]
         self.session.log.passed("read the store")
         self.fleet.home.update(run_start.homes(store, [state.problem for state in left], self.session.gpus.labels))
         return left
@@ -185,7 +185,7 @@ class Tuning:
 
     def after_finals(self, finalists: Named, repeats: int) -> tuple[Named, Named]:
         """What is to be checked, best first, and the next finalists of sizes whose finals all died. Sizes that have
-        neither are settled without a configuration. Raises KeyboardInterrupt when the run is to end."""
+        neither are finished without a configuration. Raises KeyboardInterrupt when the run is to end."""
         self.finals.note_noise()
         self.session.limits.interruption.check()
         order: Named = []
@@ -199,7 +199,7 @@ class Tuning:
             elif names:
                 order.append((state, names))
             else:
-                self.settlement.settle(state, None, [], unbeaten or why_nothing_timed(state))
+                self.finisher.finish(state, None, [], unbeaten or why_nothing_timed(state))
         return order, again
 
     def to_check(self, state: SizeState) -> list[str]:
@@ -209,13 +209,13 @@ class Tuning:
             return [name for name in ranked if name == next(iter(state.kept))]
         return self.older.preferred(state, list(ranked[: self.picker.places(state) + 1]), self.finals)
 
-    def check_and_settle(self, order: Named, checks: CheckStage, repeats: int) -> Named:
-        """Settles each size with its first finalist that is right, as soon as that is known. Returns the next finalists
-        of the sizes of which none is."""
+    def check_and_finish(self, order: Named, checks: CheckStage, repeats: int) -> Named:
+        """Finishes each size with its first finalist that is right, as soon as that is known. Returns the next
+        finalists of the sizes of which none is."""
         candidates = {state.problem: (state, names) for state, names in order}
         again: Named = []
 
-        def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
+        def decided(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
             state, names = candidates[problem]
             # One that may still run was not checked: then others are not either.
             unverifiable = name is None and not any(map(state.may_run, names))
@@ -225,13 +225,13 @@ class Tuning:
             else:
                 over = not unverifiable and self.session.limits.budget.left_s() <= 0
                 reason = NOT_CHECKED if over else why_not_right(state, repeats)
-                self.settlement.settle(state, name, verdicts, "" if name else reason)
+                self.finisher.finish(state, name, verdicts, "" if name else reason)
 
-        checks.run(self.fleet, order, settled)
+        checks.run(self.fleet, order, decided)
         return again
 
     def check_served(self, order: Named, checks: CheckStage) -> None:
-        """Checks substitutes and the best that each server can launch, before the sizes are settled with them; unless
+        """Checks substitutes and the best that each server can launch, before the sizes are finished with them; unless
         the run's budget leaves time for no more than the check of the sizes' own."""
         times = [(state, finals_us(self.finals, state)) for state, _ in order]
         pace, verdicts = self.session.limits.pace, self.session.store.verdicts

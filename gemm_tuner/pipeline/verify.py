@@ -17,7 +17,7 @@ from gemm_tuner.store.store import Store
 # Number of configurations that are compared with each other for a size without a reference.
 COMPARED = 8
 
-OnSettled = Callable[[Problem, str | None, list[Verdict]], None]
+OnDecided = Callable[[Problem, str | None, list[Verdict]], None]
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Checked:
     left: list[str]
     verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
     right: str | None = None
-    settled: bool = False
+    decided: bool = False
 
 
 def with_jurors(candidates: Named) -> Named:
@@ -52,7 +52,7 @@ def _jurors(state: SizeState, names: Sequence[str]) -> list[str]:
 
 
 class Verification:
-    """Evaluates the events of a check, and calls ``on_settled`` for each size as soon as its winner is known.
+    """Evaluates the events of a check, and calls ``on_decided`` for each size as soon as its winner is known.
 
     A candidate is correct if its verdicts at the tuned and at the odd size are. A candidate that is wrong or could not
     run is recorded as such, and the next best is considered.
@@ -64,14 +64,14 @@ class Verification:
     def __init__(
         self,
         candidates: Named,
-        on_settled: OnSettled,
+        on_decided: OnDecided,
         store: Store | None = None,
         *,
         all_of_them: bool = False,
     ) -> None:
         self._all_of_them, self._store = all_of_them, store
         self.sizes = {state.problem: Checked(state, tuple(names), list(names)) for state, names in candidates}
-        self._on_settled = on_settled
+        self._on_decided = on_decided
 
     def hear(self, problem: Problem, event: Heard) -> None:
         """Handles one event of the check of a problem."""
@@ -107,18 +107,18 @@ class Verification:
         if name in size.left:
             size.left.remove(name)
         known = size.right is not None and not self._all_of_them
-        if (known or not size.left) and not size.settled:
-            self._settle(size)
+        if (known or not size.left) and not size.decided:
+            self._decide(size)
 
-    def _settle(self, size: Checked) -> None:
-        size.settled = True
-        self._on_settled(size.state.problem, size.right, size.verdicts.get(size.right or "", []))
+    def _decide(self, size: Checked) -> None:
+        size.decided = True
+        self._on_decided(size.state.problem, size.right, size.verdicts.get(size.right or "", []))
 
     def finish(self) -> None:
         """Decides the sizes that the check did not reach."""
         for size in self.sizes.values():
-            if not size.settled:
-                self._settle(size)
+            if not size.decided:
+                self._decide(size)
 
 
 def verify_plan(

@@ -1,8 +1,8 @@
-"""Who works on what: each item of work is leased to one worker at a time, and settled once.
+"""Who works on what: each item of work is leased to one worker at a time, and finished once.
 
 A lease holds until a time by which the worker must be heard of again. One that is silent for longer, or is known to be
 dead, loses its leases, and its items are leased again, with another attempt number. What comes late from a lease that
-was lost still counts if the item is open: a result is a result. It settles nothing twice.
+was lost still counts if the item is open: a result is a result. It finishes nothing twice.
 
 The table lies in the run's SQLite, and its only writer is the process that the run was started in. Times are handed in,
 from a clock that never goes back, so that a simulation on virtual time runs this code.
@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS leases (
     PRIMARY KEY (item, attempt));
 CREATE INDEX IF NOT EXISTS leases_of_worker ON leases (state, worker);
 """
-OPEN, LEASED, SETTLED = "open", "leased", "settled"
+OPEN, LEASED, FINISHED = "open", "leased", "finished"
 HELD, LOST, DONE, LATE = "held", "lost", "done", "late"
 
 # A worker is heard of twice in this time.
@@ -79,7 +79,7 @@ class Leases:
             self.base.execute("UPDATE items SET state = ? WHERE state = ?", (OPEN, LEASED))
 
     def offer(self, names: Iterable[str]) -> None:
-        """Adds items; those that are there, settled ones too, stay as they are."""
+        """Adds items; those that are there, finished ones too, stay as they are."""
         rows = [(name, OPEN) for name in names]
         with self._opened():
             self.base.executemany("INSERT OR IGNORE INTO items VALUES (?, ?, 0)", rows)
@@ -130,18 +130,18 @@ class Leases:
             self.base.executemany("UPDATE items SET state = ? WHERE item = ? AND state = ?", rows)
             return lost
 
-    def settle(self, lease: Lease) -> bool:
-        """Notes that a result has come. False where the item was settled before: the result changes nothing."""
-        return self.settle_all([lease])[0]
+    def finish(self, lease: Lease) -> bool:
+        """Notes that a result has come. False where the item was finished before: the result changes nothing."""
+        return self.finish_all([lease])[0]
 
-    def settle_all(self, leases: Sequence[Lease]) -> list[bool]:
-        """``settle`` of each, in one transaction."""
+    def finish_all(self, leases: Sequence[Lease]) -> list[bool]:
+        """``finish`` of each, in one transaction."""
         with self._opened():
-            return [self._settle(one) for one in leases]
+            return [self._finish(one) for one in leases]
 
-    def _settle(self, lease: Lease) -> bool:
+    def _finish(self, lease: Lease) -> bool:
         change = "UPDATE items SET state = ? WHERE item = ? AND state != ?"
-        first = self.base.execute(change, (SETTLED, lease.item, SETTLED)).rowcount == 1
+        first = self.base.execute(change, (FINISHED, lease.item, FINISHED)).rowcount == 1
         mine = (DONE if first else LATE, lease.item, lease.attempt)
         self.base.execute("UPDATE leases SET state = ? WHERE item = ? AND attempt = ?", mine)
         if first:  # another worker may be at it since this one was given up
@@ -150,9 +150,9 @@ class Leases:
         return first
 
     def reopen(self, names: Iterable[str]) -> None:
-        """Settled items are to be done again."""
+        """Finished items are to be done again."""
         with self._opened():
-            rows = [(OPEN, name, SETTLED) for name in names]
+            rows = [(OPEN, name, FINISHED) for name in names]
             self.base.executemany("UPDATE items SET state = ? WHERE item = ? AND state = ?", rows)
 
     def times_lost(self, item: str) -> int:

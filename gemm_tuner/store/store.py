@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS begun (size TEXT, name TEXT, times INTEGER, PRIMARY K
 CREATE TABLE IF NOT EXISTS verdicts (id INTEGER PRIMARY KEY, size TEXT, name TEXT, verdict TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS failures (size TEXT, name TEXT, status TEXT, message TEXT, PRIMARY KEY (size, name));
 CREATE TABLE IF NOT EXISTS states (size TEXT PRIMARY KEY, rows TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS settled (size TEXT PRIMARY KEY, name TEXT, reason TEXT);
+CREATE TABLE IF NOT EXISTS finished (size TEXT PRIMARY KEY, name TEXT, reason TEXT);
 """
 
 
@@ -252,9 +252,9 @@ class Store:
 
     def record_outcome(self, problem: Problem, name: str, reason: str = "") -> None:
         """Stores the outcome of a size: the chosen configuration, or "" with the reason."""
-        self._write("INSERT OR REPLACE INTO settled VALUES (?, ?, ?)", [(problem.key, name, reason)])
+        self._write("INSERT OR REPLACE INTO finished VALUES (?, ?, ?)", [(problem.key, name, reason)])
 
-    def settled(self, problem: Problem) -> tuple[str, str] | None:
+    def finished(self, problem: Problem) -> tuple[str, str] | None:
         """(name, reason) of a finished size; None for an unfinished one."""
-        rows = self._rows("SELECT name, reason FROM settled WHERE size = ?", (problem.key,))
+        rows = self._rows("SELECT name, reason FROM finished WHERE size = ?", (problem.key,))
         return rows[0] if rows else None

@@ -70,7 +70,7 @@ def screen(job: Job, journal: Journal) -> bool:
         journal.write(told(session.rows[name]))
         if session.lost:
             return False
-    session.settle_agreement()
+    session.record_agreement()
     for row in session.rows.values():
         journal.write(told(row))
     return True

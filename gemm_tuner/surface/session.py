@@ -230,7 +230,7 @@ class Session:
                 self.fail(self.rows[name], Status.CRASHED, f"one of a round took the GPU's context: {one_line(error)}")
         self.lost, self.held = "a round", {}
 
-    def settle_agreement(self) -> None:
+    def record_agreement(self) -> None:
         """Without a reference: marks configurations that agree with most as correct, and others as wrong."""
         agreed, others = self.judge.agreed()
         for name, row in list(self.rows.items()):

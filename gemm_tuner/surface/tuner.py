@@ -68,7 +68,7 @@ def tune_callables(
             chunk = slice(at, at + effort.chunk)
             session.screen(names[chunk], given[chunk])
             advance(len(given[chunk]))
-    session.settle_agreement()
+    session.record_agreement()
     screened = time.monotonic()
     session.finals(baselines or {}, seed)
     ended = time.monotonic()

@@ -21,7 +21,7 @@ from gemm_tuner.core.records import CompileResult, Status
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline import prepare
-from gemm_tuner.pipeline.settle import why_nothing_timed
+from gemm_tuner.pipeline.finish_size import why_nothing_timed
 from gemm_tuner.space.size_state import SizeState
 
 DEVICE = device("sm_90")

@@ -108,7 +108,7 @@ def test_a_machine_that_dies_in_the_middle_changes_no_row(tune: Tune, here: str,
     with sqlite3.connect(store) as base:
         states = dict(base.execute("SELECT state, COUNT(*) FROM leases GROUP BY state").fetchall())
         items = dict(base.execute("SELECT state, COUNT(*) FROM items GROUP BY state").fetchall())
-    assert states["lost"] >= 1 and set(items) == {"settled"}
+    assert states["lost"] >= 1 and set(items) == {"finished"}
 
 
 def test_when_all_machines_are_gone_the_run_ends_and_goes_on_later(tune: Tune, here: str) -> None:

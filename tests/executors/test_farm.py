@@ -106,7 +106,7 @@ def test_all_machines_compile_and_each_task_is_answered_once(tmp_path: Path) -> 
     of, here = farm(tmp_path, first, second)
     assert answers(of, 30) == everything(30)
     assert not here.compiled and first.seen and second.seen
-    assert of.leases.counts() == {"settled": 30}
+    assert of.leases.counts() == {"finished": 30}
 
 
 def test_tasks_of_a_machine_that_dies_are_compiled_by_the_others(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ KILLS = 20
 WHOLE_RUN = 160
 # The sampled kills by start of the command: kind, and which fifth of the run. All but the last start end by one.
 SAMPLE = ((("worker", 0), ("parent", 0)), (("script", 2), ("parent", 2)), (("profiler", 4),))
-KEPT = ("compiles", "timings", "verdicts", "settled")
+KEPT = ("compiles", "timings", "verdicts", "finished")
 
 
 def is_worker_or_their_server(command: str) -> bool:
@@ -150,4 +150,4 @@ def test_nothing_is_lost_by_a_kill(starts: list[list[Kill]], machine: Machine, u
 
 def require_nothing_lost(machine: Machine, before: dict[str, int]) -> None:
     after = stored(machine.folder)
-    assert all(after[table] >= before[table] for table in ("compiles", "settled"))
+    assert all(after[table] >= before[table] for table in ("compiles", "finished"))

@@ -46,7 +46,7 @@ def tuned(made: Session, gpu: StandInGpu) -> Tuning:
     return run
 
 
-def test_the_best_pair_wins_the_finals_and_is_settled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_pair_wins_the_finals_and_is_finished_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (best, *_) = pairs.best(LAYER, [(one, KERNELS[one.name]) for one in CONFIGS])
     gpu = StandInGpu(us={**ALONE, best.name: 26.0}, kernels=KERNELS, drift=0.03, jitter=0.001)

@@ -75,7 +75,7 @@ def test_the_same_command_goes_on_where_it_was(commands: Commands) -> None:
         store.record_outcome(ONE, "a")
     with ExitStack() as stack:
         second, store = commands.begin(stack)
-        assert second == first and store.settled(ONE) == ("a", "")
+        assert second == first and store.finished(ONE) == ("a", "")
         assert not run_start.is_finished(store)
         assert second.raw.is_dir() and second.scripts.is_dir()
 
@@ -257,7 +257,7 @@ def test_another_gpu_of_the_model_goes_on_and_times_unfinished_sizes_anew(comman
     with ExitStack() as stack:
         folder, store = commands.begin(stack, on("GPU-b"))
         assert len(store.timings(ONE, SCREEN)) == 1 and store.timings(TWO, SCREEN) == []
-        assert store.num_compiles() == 61 and store.settled(ONE) == ("a", "")
+        assert store.num_compiles() == 61 and store.finished(ONE) == ("a", "")
     first, second = commands.said
     assert first == f"going on with results/{folder.root.name}: 61 of 97 kernels compiled, 1 of 3 sizes finished"
     assert "GPU-a" in second and "GPU-b" in second and "1 unfinished sizes are timed anew" in second

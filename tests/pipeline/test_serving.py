@@ -128,7 +128,7 @@ def test_a_default_that_is_fastest_is_served_and_one_that_fails_has_no_time(tmp_
     assert (one.config, one.default_us) == (GOOD, None)
 
 
-def test_what_is_served_is_checked_before_the_size_is_settled(tmp_path: Path) -> None:
+def test_what_is_served_is_checked_before_the_size_is_finished(tmp_path: Path) -> None:
     gpu = StandInGpu(us=TIMES)
     tuned(tmp_path, gpu, "vllm")
     checked = [name for plan in gpu.plans if plan.stage == VERIFY for work in plan.work for _, name in work.entries]

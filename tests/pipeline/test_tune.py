@@ -111,7 +111,7 @@ def test_a_size_with_nothing_timed_fails_with_the_reason(tmp_path: Path) -> None
     done = run.run()
     said = "no configuration has a time: 4 crashed; 4 of 4 say: it failed"
     assert done.results.failures[ONE] == said and done.results.choices == {}
-    assert done.store.settled(ONE) == ("", done.results.failures[ONE])
+    assert done.store.finished(ONE) == ("", done.results.failures[ONE])
 
 
 def test_a_size_with_nothing_right_fails_with_the_reason(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_screenings_are_stored_with_their_gpu_and_a_size_goes_on_there(tmp_path:
         assert timed == {size for size in on if on[size] == label}
 
 
-def test_a_settled_size_is_not_timed_again(tmp_path: Path) -> None:
+def test_a_finished_size_is_not_timed_again(tmp_path: Path) -> None:
     first = Run(tmp_path, StandInGpu(us=TIMES, wrong=frozenset((B,))))
     before = first.run()
     second = first.again(StandInGpu(us=dict.fromkeys((A, B, C, D), 1.0)))
@@ -374,7 +374,7 @@ def test_a_settled_size_is_not_timed_again(tmp_path: Path) -> None:
     assert statuses(second.states[0])[B] == "wrong"
 
 
-def test_a_size_whose_older_choice_was_kept_is_settled_again(tmp_path: Path) -> None:
+def test_a_size_whose_older_choice_was_kept_is_finished_again(tmp_path: Path) -> None:
     """The space does not have it."""
     gpu = StandInGpu(us={**TIMES, OLD.name: 30.0})
     first = update(tmp_path, 30.0, gpu)
@@ -386,7 +386,7 @@ def test_a_size_whose_older_choice_was_kept_is_settled_again(tmp_path: Path) -> 
 
 
 def test_the_row_names_what_was_faster_and_found_wrong(tmp_path: Path) -> None:
-    """Also of earlier finals, in a settled size of a run that goes on, and not what is slower."""
+    """Also of earlier finals, in a finished size of a run that goes on, and not what is slower."""
     for at, finalists in (("a", 8), ("b", 1)):
         first = Run(tmp_path / at, StandInGpu(us=TIMES, wrong=frozenset((B, A, D))), finalists=finalists, compare="all")
         before = first.run()
@@ -399,7 +399,7 @@ def test_the_row_names_what_was_faster_and_found_wrong(tmp_path: Path) -> None:
     assert Run(tmp_path / "c").run().results.choices[ONE].overruled == ()
 
 
-def test_a_size_that_an_interrupted_check_did_not_come_to_is_not_settled(tmp_path: Path) -> None:
+def test_a_size_that_an_interrupted_check_did_not_come_to_is_not_finished(tmp_path: Path) -> None:
     class AskedToEnd(StandInGpu):
         def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
             super().verdicts(replace(plan, work=plan.work[:1]), folder, on_event)
@@ -408,7 +408,7 @@ def test_a_size_that_an_interrupted_check_did_not_come_to_is_not_settled(tmp_pat
     first = Run(tmp_path, AskedToEnd(us=TIMES))
     with pytest.raises(KeyboardInterrupt):
         first.run()
-    assert first.session.store.settled(ONE) is not None and first.session.store.settled(TWO) is None
+    assert first.session.store.finished(ONE) is not None and first.session.store.finished(TWO) is None
     assert chosen(first.again(StandInGpu(us=TIMES)).run()) == {512: B, 64: B}
 
 

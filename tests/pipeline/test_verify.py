@@ -31,16 +31,14 @@ def state_of(size: GemmProblem, *configs: KernelConfig) -> SizeState:
 
 
 class Heard:
-    """A verification of ONE with A, B, C and of TWO with B, and what it settled."""
+    """A verification of ONE with A, B, C and of TWO with B, and what it decided."""
 
     def __init__(self, folder: Path, *, all_of_them: bool = False) -> None:
-        self.settled: list[tuple[GemmProblem, str | None, list[Verdict]]] = []
+        self.calls: list[tuple[GemmProblem, str | None, list[Verdict]]] = []
         self.one, self.two = state_of(ONE, A, B, C), state_of(TWO, B)
         order = [(self.one, [A.name, B.name, C.name]), (self.two, [B.name])]
         self.store = Store(folder / "run.sqlite")
-        self.check = Verification(
-            order, lambda *settled: self.settled.append(settled), self.store, all_of_them=all_of_them
-        )
+        self.check = Verification(order, lambda *call: self.calls.append(call), self.store, all_of_them=all_of_them)
 
     def verdict(self, size: GemmProblem, config: KernelConfig, *, ok: bool, at: GemmProblem | None = None) -> None:
         verdict = Verdict(at or size, config.name, ok, 0.5, 0.25, (3, 4), "" if ok else "off by 7 in row 3")
@@ -53,7 +51,7 @@ class Heard:
         self.check.hear(size, End(0, config.name))
 
     def decided(self) -> list[tuple[GemmProblem, str | None]]:
-        return [(size, name) for size, name, _ in self.settled]
+        return [(size, name) for size, name, _ in self.calls]
 
 
 @pytest.fixture
@@ -64,7 +62,7 @@ def heard(tmp_path: Path) -> Heard:
 def test_the_best_is_right(heard: Heard) -> None:
     heard.checked(ONE, A)
     assert heard.decided() == [(ONE, A.name)]
-    verdicts = heard.settled[0][2]
+    verdicts = heard.calls[0][2]
     assert [(v.problem, v.ok, v.worst_element) for v in verdicts] == [(ONE, True, (3, 4)), (ODD, True, (3, 4))]
     heard.checked(TWO, B)
     heard.check.finish()
@@ -75,13 +73,13 @@ def test_the_best_is_right(heard: Heard) -> None:
 @pytest.mark.parametrize(("even", "odd"), [(False, True), (True, False), (False, False)])
 def test_a_wrong_one_is_booked_and_the_next_best_taken(heard: Heard, even: bool, odd: bool) -> None:
     heard.checked(ONE, A, even=even, odd=odd)
-    assert heard.settled == []
+    assert heard.calls == []
     row = heard.one.rows[A.name]
     size = "513 x 509 x 511" if even else "512 x 512 x 512"
     assert (row["status"], row["message"]) == ("wrong", f"at {size}: off by 7 in row 3")
     heard.checked(ONE, B)
     assert heard.decided() == [(ONE, B.name)]
-    assert [v.name for v in heard.settled[0][2]] == [B.name, B.name]
+    assert [v.name for v in heard.calls[0][2]] == [B.name, B.name]
 
 
 def test_nothing_right(heard: Heard) -> None:
@@ -96,7 +94,7 @@ def test_one_that_could_not_run_is_not_right(heard: Heard) -> None:
     heard.verdict(ONE, A, ok=True)
     heard.check.hear(ONE, Fail(0, A.name, Status.OUT_OF_RESOURCES, "shared memory"))
     heard.check.hear(ONE, End(0, A.name))
-    assert heard.settled == []
+    assert heard.calls == []
     assert heard.one.rows[A.name] == {"status": "out_of_resources", "message": "shared memory"}
 
 
@@ -116,7 +114,7 @@ def test_after_the_winner_others_are_booked_and_change_nothing(heard: Heard) -> 
     assert {name: row["status"] for name, row in heard.one.rows.items()} == {B.name: "wrong", C.name: "crashed"}
 
 
-def test_sizes_that_were_never_reached_are_settled_at_the_end(heard: Heard) -> None:
+def test_sizes_that_were_never_reached_are_finished_at_the_end(heard: Heard) -> None:
     heard.checked(ONE, A, even=False)
     heard.check.finish()
     heard.check.finish()
@@ -144,7 +142,7 @@ def test_the_plan_keeps_the_order_and_names_each_script_once(all_of_them: bool) 
     assert plan.method.seed == 7
 
 
-def test_with_all_of_them_a_size_is_settled_when_all_are_checked(tmp_path: Path) -> None:
+def test_with_all_of_them_a_size_is_finished_when_all_are_checked(tmp_path: Path) -> None:
     heard = Heard(tmp_path, all_of_them=True)
     heard.checked(ONE, A)
     assert heard.decided() == []
@@ -167,7 +165,7 @@ def test_one_that_gives_other_bits_is_unstable_and_never_chosen(heard: Heard) ->
     other_bits = Verdict(ONE, A.name, False, 0.0, 0.5, (3, 4), "C[3, 4] is 7 and in call 3 8", stable=False)
     heard.check.hear(ONE, Judged.of(0, other_bits))
     heard.check.hear(ONE, End(0, A.name))
-    assert heard.settled == []
+    assert heard.calls == []
     assert heard.one.rows[A.name]["status"] == "unstable"
     assert heard.one.rows[A.name]["message"] == "at 512 x 512 x 512: C[3, 4] is 7 and in call 3 8"
     heard.checked(ONE, B)

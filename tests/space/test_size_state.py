@@ -25,7 +25,7 @@ def state() -> SizeState:
     return open_ledger(thin_space("sm_90"), SIZE, device("sm_90"))
 
 
-def settled(state: SizeState) -> list[str]:
+def finished(state: SizeState) -> list[str]:
     """Every kept configuration gets a status; returns their names."""
     names = list(state.kept)
     statuses = [status for status in Status if status != Status.PRUNED]
@@ -42,7 +42,7 @@ def test_opens_with_what_the_rules_kept(state: SizeState) -> None:
 
 
 def test_the_statuses_add_up_to_the_space(state: SizeState) -> None:
-    names = settled(state)
+    names = finished(state)
     state.assert_complete()
     counts = state.counts()
     assert sum(counts.values()) == len(state.configs)
@@ -54,7 +54,7 @@ def test_the_statuses_add_up_to_the_space(state: SizeState) -> None:
 
 
 def test_an_unaccounted_configuration_is_a_bug(state: SizeState) -> None:
-    names = settled(state)
+    names = finished(state)
     del state.rows[names[0]]
     with pytest.raises(AssertionError, match=SIZE.key):
         state.assert_complete()
@@ -67,7 +67,7 @@ def test_an_unaccounted_configuration_is_a_bug(state: SizeState) -> None:
 
 def test_what_is_recorded_is_in_the_table(state: SizeState) -> None:
     timed, failed, crashed, cut, *_ = list(state.kept)
-    settled(state)
+    finished(state)
     compiled = CompileResult(timed, "s", Status.OK, 1.23456, registers=90, shared_bytes=4096)
     state.record_compile(timed, compiled)
     state.record_timing(Timing(SIZE, timed, Status.OK, (3.0, 1.0, 2.00049)), "screen")
@@ -93,7 +93,7 @@ def test_a_later_record_overrides_an_earlier_one(state: SizeState) -> None:
 
 
 def test_the_table_has_every_kept_configuration_once(state: SizeState) -> None:
-    settled(state)
+    finished(state)
     table = state.table()
     assert table["name"].tolist() == list(state.kept)
     fields = table.set_index("name")[["BLOCK_SIZE_M", "num_warps"]]
@@ -111,7 +111,7 @@ def test_an_untouched_ledger_has_a_table_too(state: SizeState) -> None:
 
 
 def test_the_file_reads_back(state: SizeState, tmp_path: Path) -> None:
-    settled(state)
+    finished(state)
     path = state.write(tmp_path)
     assert path.name == f"{SIZE.key}.csv.gz"
     assert list(tmp_path.iterdir()) == [path]
@@ -147,7 +147,7 @@ def test_a_configuration_from_elsewhere_is_admitted_once(state: SizeState) -> No
     candidates = state.candidates()
     assert candidates.loc[foreign.name, ["num_stages", "predicted_us"]].tolist() == [97, 1.5]
     assert space.configs_of(candidates) == list(state.kept.values())
-    settled(state)
+    finished(state)
     state.assert_complete()
 
 

@@ -1,4 +1,4 @@
-"""The lease table under schedules that nobody would write: every item settles once, and no result is lost."""
+"""The lease table under schedules that nobody would write: every item finishes once, and no result is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Schedules(RuleBasedStateMachine):
         super().__init__()
         self.table, self.now_s = Leases.in_memory(), 0.0
         self.offered: list[str] = []
-        self.settled: dict[str, Lease] = {}
+        self.finished: dict[str, Lease] = {}
         self.until: dict[Lease, float] = {}  # of leases that are held
 
     @rule(again=st.booleans())
@@ -38,7 +38,7 @@ class Schedules(RuleBasedStateMachine):
     def take(self, worker: str, numbers: set[int]) -> object:
         names = [f"item{number}" for number in sorted(numbers)]
         taken = self.table.take(names, worker, worker[0], self.now_s)
-        busy = {lease.item for lease in self.until} | self.settled.keys()
+        busy = {lease.item for lease in self.until} | self.finished.keys()
         assert [lease.item for lease in taken] == [one for one in names if one in self.offered and one not in busy]
         self.until.update(dict.fromkeys(taken, self.now_s + HOLD_S))
         return multiple(*taken)
@@ -69,11 +69,11 @@ class Schedules(RuleBasedStateMachine):
     @rule(lease=consumes(held))
     def result_comes(self, lease: Lease) -> None:
         """In time or late, from a lease that is held or was lost."""
-        first = self.table.settle(lease)
-        assert first == (lease.item not in self.settled)
-        assert not self.table.settle(lease)
+        first = self.table.finish(lease)
+        assert first == (lease.item not in self.finished)
+        assert not self.table.finish(lease)
         if first:
-            self.settled[lease.item] = lease
+            self.finished[lease.item] = lease
             self._forget([one for one in self.until if one.item == lease.item])
 
     @rule(leases=st.lists(held, max_size=3))
@@ -93,16 +93,16 @@ class Schedules(RuleBasedStateMachine):
     @invariant()
     def no_item_is_lost(self) -> None:
         counts = self.table.counts()
-        assert counts.get("settled", 0) == len(self.settled)
+        assert counts.get("finished", 0) == len(self.finished)
         assert counts.get("leased", 0) == len(self.until)
         assert sum(counts.values()) == len(self.offered)
 
     def teardown(self) -> None:
-        """A worker that lives settles all that is left."""
+        """A worker that lives finishes all that is left."""
         for worker in WORKERS:
             self.table.lose(worker)
-        assert all(self.table.settle_all(self.table.take(self.offered, "d0", "d", self.now_s)))
-        assert self.table.counts() == ({"settled": len(self.offered)} if self.offered else {})
+        assert all(self.table.finish_all(self.table.take(self.offered, "d0", "d", self.now_s)))
+        assert self.table.counts() == ({"finished": len(self.offered)} if self.offered else {})
 
 
 TestSchedules = Schedules.TestCase
@@ -129,7 +129,7 @@ def test_leases_lie_in_the_store_and_a_new_process_begins_again(tmp_path: Path) 
     store = Store(tmp_path / "run.sqlite")
     store.leases.offer(["one", "two"])
     first, second = store.leases.take(["one", "two"], "w", "n", 0.0)
-    store.leases.settle(first)
+    store.leases.finish(first)
     store.close()
     again = Store(tmp_path / "run.sqlite")
     again.leases.begin_again()

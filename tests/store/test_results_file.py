@@ -1,4 +1,4 @@
-"""A results file while a run settles its sizes: merged by problem, and written rarely."""
+"""A results file while a run finishes its sizes: merged by problem, and written rarely."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows(path: Path) -> list[tuple[GemmProblem, str, str | None]]:
     return [(row.problem, row.config.name if row.config else "", row.facts.get("kept_from")) for row in found]
 
 
-def settled(path: Path, order: list[GemmProblem], outcome: dict[GemmProblem, str], source: str = "measured") -> None:
+def finished(path: Path, order: list[GemmProblem], outcome: dict[GemmProblem, str], source: str = "measured") -> None:
     """Writes as a run does: outcome has a letter of TILES, or "" for a size of which none was right."""
     file = ResultsFile(path, order)
     for size, letter in outcome.items():
@@ -44,16 +44,16 @@ def settled(path: Path, order: list[GemmProblem], outcome: dict[GemmProblem, str
 
 def test_a_row_stays_until_its_problem_has_a_new_one(path: Path) -> None:
     write_results(path, [choice(size, TILES["a"], 10.0) for size in (ONE, TWO, THREE)])
-    settled(path, [TWO, FOUR], {TWO: "b", FOUR: "c"})
+    finished(path, [TWO, FOUR], {TWO: "b", FOUR: "c"})
     a, b, c = (TILES[letter].name for letter in "abc")
     assert rows(path) == [(ONE, a, HEADER.date), (TWO, b, None), (THREE, a, HEADER.date), (FOUR, c, None)]
     found = results.read(path)
     assert found.header["date"] == LATER.date and [one["triton"] for one in found.earlier_headers] == [HEADER.triton]
     # A third run: rows of both before keep their dates, and both headers are there.
-    settled_header = dataclasses.replace(LATER, date="2026-03-31T12:00:00Z")
+    finished_header = dataclasses.replace(LATER, date="2026-03-31T12:00:00Z")
     file = ResultsFile(path, [THREE])
     file.record_outcome(THREE, choice(THREE, TILES["d"], 9.0))
-    file.write(settled_header)
+    file.write(finished_header)
     assert [kept for _, _, kept in rows(path)] == [HEADER.date, LATER.date, None, LATER.date]
     found = results.read(path)
     assert [one["date"] for one in found.earlier_headers] == [HEADER.date, LATER.date]
@@ -74,7 +74,7 @@ def test_runs_that_began_in_the_same_second_are_told_apart(tmp_path: Path) -> No
 def test_a_row_that_stays_is_whole(path: Path) -> None:
     write_results(path, [choice(ONE, TILES["a"], 10.0)])
     before = results.read(path).rows[0].facts
-    settled(path, [TWO], {TWO: "b"})
+    finished(path, [TWO], {TWO: "b"})
     assert {**results.read(path).rows[0].facts} == {**before, "kept_from": HEADER.date}
 
 
@@ -82,7 +82,7 @@ def test_a_predicted_row_of_the_first_format_was_checked_in_the_interpreter(path
     write_results(path, [choice(ONE, TILES["a"], 10.0, source="predicted")])
     text = path.read_text().replace("format_version: 2", "format_version: 1")
     path.write_text(text.replace("verified: interpreted", "verified: true"))
-    settled(path, [TWO], {TWO: "b"})
+    finished(path, [TWO], {TWO: "b"})
     assert results.read(path).rows[0].verified is Verified.INTERPRETED
 
 
@@ -136,7 +136,7 @@ def test_a_row_that_is_found_wrong_is_no_longer_verified(
     tuned, _ = select(found, Trust(predicted=True, unverified=True))
     assert (ONE in [one.problem for one in tuned]) is (verified is Verified.TRUE)
     # A later run that finds it right writes a row that says nothing of it.
-    settled(path, [ONE], {ONE: "a"})
+    finished(path, [ONE], {ONE: "a"})
     assert results.read(path).rows[0].verified is Verified.TRUE
     assert "found_wrong" not in results.read(path).rows[0].facts
 
@@ -146,7 +146,7 @@ def test_a_row_without_a_source_has_that_of_its_own_run_s_header(path: Path) -> 
         path, [choice(ONE, TILES["a"], 10.0, source="predicted")], dataclasses.replace(HEADER, source="predicted")
     )
     path.write_text(path.read_text().replace("  source: predicted\n  verified: true", "  verified: true"))
-    settled(path, [TWO], {TWO: "b"})
+    finished(path, [TWO], {TWO: "b"})
     found = results.read(path)
     assert "source" not in found.rows[0].facts
     tuned, _ = select(found, Trust())
@@ -155,21 +155,21 @@ def test_a_row_without_a_source_has_that_of_its_own_run_s_header(path: Path) -> 
 
 def test_a_size_that_failed_before_is_no_failure_once_it_has_a_row(path: Path) -> None:
     write_results(path, [], failed=ONE)
-    settled(path, [ONE], {ONE: "a"})
+    finished(path, [ONE], {ONE: "a"})
     assert rows(path) == [(ONE, TILES["a"].name, None)] and results.read(path).without_config == ()
 
 
 def test_a_prediction_does_not_replace_a_time(path: Path) -> None:
     write_results(path, [choice(ONE, TILES["a"], 10.0), choice(TWO, TILES["a"], 10.0, source="predicted")])
-    settled(path, [ONE, TWO], {ONE: "b", TWO: "b"}, "predicted")
+    finished(path, [ONE, TWO], {ONE: "b", TWO: "b"}, "predicted")
     assert [name for _, name, _ in rows(path)] == [TILES["a"].name, TILES["b"].name]
 
 
 def test_a_run_that_gives_no_row_leaves_the_header_of_the_rows(path: Path) -> None:
     write_results(path, [choice(ONE, TILES["a"], 10.0)], HEADER)
-    settled(path, [TWO], {TWO: "a"})
+    finished(path, [TWO], {TWO: "a"})
     before = results.read(path)
-    settled(path, [ONE, TWO, THREE], {ONE: "b", TWO: "b", THREE: ""}, "predicted")
+    finished(path, [ONE, TWO, THREE], {ONE: "b", TWO: "b", THREE: ""}, "predicted")
     after = results.read(path)
     assert (after.header, after.rows, after.earlier_headers) == (before.header, before.rows, before.earlier_headers)
     assert dict(after.without_config) == {THREE: "none is right"}
@@ -177,14 +177,14 @@ def test_a_run_that_gives_no_row_leaves_the_header_of_the_rows(path: Path) -> No
 
 def test_a_prediction_beside_times_leaves_them_the_header_of_their_run(path: Path) -> None:
     write_results(path, [choice(ONE, TILES["a"], 10.0)])
-    settled(path, [ONE, TWO], {ONE: "b", TWO: "b"}, "predicted")
+    finished(path, [ONE, TWO], {ONE: "b", TWO: "b"}, "predicted")
     found = results.read(path)
     assert [found.header_of(row)["source"] for row in found.rows] == ["measured", "predicted"]
 
 
 def test_the_order_is_the_run_s_whichever_size_ends_first(path: Path) -> None:
-    settled(path, [ONE, TWO, THREE], {THREE: "a"})
-    settled(path, [ONE, TWO, THREE], {TWO: "a", ONE: "a", THREE: "a"})
+    finished(path, [ONE, TWO, THREE], {THREE: "a"})
+    finished(path, [ONE, TWO, THREE], {TWO: "a", ONE: "a", THREE: "a"})
     assert [size for size, _, _ in rows(path)] == [ONE, TWO, THREE]
 
 
@@ -200,7 +200,7 @@ def test_two_runs_at_one_file_keep_each_other_s_rows(path: Path) -> None:
 
 
 def rows_rendered(path: Path, sizes: int, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Rows that were written, over all writes, while so many sizes were settled, one a tenth of a second."""
+    """Rows that were written, over all writes, while so many sizes were finished, one a tenth of a second."""
     clock, written = [0.0], [0]
 
     def counted(path: Path, rows: list[object], **_: object) -> None:
@@ -230,7 +230,7 @@ def test_a_size_can_be_written_at_once(path: Path) -> None:
     assert len(rows(path)) == 1
 
 
-def test_nothing_settled_writes_nothing(path: Path) -> None:
+def test_nothing_finished_writes_nothing(path: Path) -> None:
     ResultsFile(path, [ONE]).write(HEADER)
     assert not path.exists()
 

@@ -109,13 +109,13 @@ def test_a_merge_keeps_what_this_run_was_not_asked_to_serve(tmp_path: Path) -> N
         assert {one.consumer for one in row.served} == kept and row.facts["median_us"] == new.median_us
 
 
-@pytest.mark.parametrize("settles", [True, False])
-def test_a_merge_drops_what_this_run_found_wrong(settles: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("finishes", [True, False])
+def test_a_merge_drops_what_this_run_found_wrong(finishes: bool, tmp_path: Path) -> None:
     other = dataclasses.replace(SERVED, consumer="sglang", config=config(BLOCK_SIZE_M=128))
     path = write(tmp_path / "r.yaml", with_served(SERVED, other))
     growing = results_file.ResultsFile(path, [PROBLEM])
     wrong = results_file.Judgement({TILE.name: "wrong: at 64 x 64 x 64"})
-    growing.record_outcome(PROBLEM, with_served(us=9.0) if settles else None, judgement=wrong)
+    growing.record_outcome(PROBLEM, with_served(us=9.0) if finishes else None, judgement=wrong)
     growing.write(HEADER)
     (row,) = results.read(path).rows
     assert [one.consumer for one in row.served] == ["sglang"] and row.verified is Verified.TRUE

@@ -94,14 +94,14 @@ def test_what_ran_at_a_death_is_counted(store: Store) -> None:
     assert store.begun(ONE) == {"a": 2, "b": 1} and store.begun(TWO) == {"a": 1}
 
 
-def test_a_size_is_settled_with_a_name_or_a_reason(store: Store) -> None:
-    assert store.settled(ONE) is None
+def test_a_size_is_finished_with_a_name_or_a_reason(store: Store) -> None:
+    assert store.finished(ONE) is None
     store.record_outcome(ONE, "", "nothing has a time")
     store.record_outcome(TWO, "a")
     store = reopened(store)
-    assert store.settled(ONE) == ("", "nothing has a time") and store.settled(TWO) == ("a", "")
+    assert store.finished(ONE) == ("", "nothing has a time") and store.finished(TWO) == ("a", "")
     store.record_outcome(ONE, "b")
-    assert store.settled(ONE) == ("b", "")
+    assert store.finished(ONE) == ("b", "")
 
 
 def test_many_threads_write_at_once(store: Store) -> None:
@@ -160,7 +160,7 @@ def read_all(path: Path) -> None:
         store.compiles()
         for number in range(400):
             size = problem(number + 1, 64, 64)
-            store.timings(size, SCREEN), store.settled(size), store.verdicts(size, "a"), store.state_rows(size)
+            store.timings(size, SCREEN), store.finished(size), store.verdicts(size, "a"), store.state_rows(size)
             store.begun(size), store.failures(size), store.checked(size)
     finally:
         store.close()

@@ -175,7 +175,7 @@ class Farm(Compiler):
                 task, lease = node.held.pop(message.key)
                 leases.append(lease)
                 answers.append((task, message.result))
-        self.leases.settle_all(leases)
+        self.leases.finish_all(leases)
         return answers
 
     def _keep(self, kernels: Iterable[Artifact]) -> None:

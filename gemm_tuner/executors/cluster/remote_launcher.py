@@ -94,7 +94,7 @@ class RemoteLauncher(Launcher):
                             self.say(f"{self.worker.name}: {text}")
                         case Finished(run, files):
                             write_files(files, folder)
-                            self.store.leases.settle_all(leases)
+                            self.store.leases.finish_all(leases)
                             return run
                         case Failed(error, files):
                             write_files(files, folder)

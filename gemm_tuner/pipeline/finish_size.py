@@ -21,7 +21,7 @@ from gemm_tuner.store.store import Store
 
 
 @dataclass(frozen=True)
-class Settlement:
+class SizeFinisher:
     """Finishes the sizes of a run. source: "measured" or "replayed"."""
 
     device: Device
@@ -33,7 +33,7 @@ class Settlement:
     servers: Sequence[Server]
     finals: Finals
 
-    def settle(self, state: SizeState, name: str | None, verdicts: list[Verdict], reason: str = "") -> None:
+    def finish(self, state: SizeState, name: str | None, verdicts: list[Verdict], reason: str = "") -> None:
         """Finishes a size with the configuration ``name``, which its check found correct; if None, with the reason."""
         problem, store, judgement = state.problem, self.store, serving.judgement(self.servers, state)
         store.keep_state(problem, state.rows)
@@ -59,11 +59,11 @@ class Settlement:
         chosen = replace(chosen, served=served, substitute=substitute, overruled=tuple(overruled.items()))
         self.results.record(problem, chosen, judgement=judgement)
 
-    def settle_again(self, state: SizeState, name: str, reason: str) -> None:
+    def finish_again(self, state: SizeState, name: str, reason: str) -> None:
         """Finishes a size with the outcome of an earlier start of this run. name: "" if it found none."""
         for other, status, message in self.store.failures(state.problem):
             state.record(other, status, message)
-        self.settle(state, name or None, self.store.verdicts(state.problem, name), reason)
+        self.finish(state, name or None, self.store.verdicts(state.problem, name), reason)
 
 
 def finals_us(finals: Finals, state: SizeState) -> dict[str, float]:
