@@ -159,6 +159,16 @@ class Tuned:
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
     noise_pct: float | None = None
 
+    def __str__(self) -> str:
+        """A line per row, the best first: its time, status, verification, name, and the reason if it has no time."""
+        return "\n".join([f"{self.name}, timed by {self.clock}, {self.method}", *map(self._line, self.rows)])
+
+    def _line(self, row: Row) -> str:
+        us = "" if row.us is None else f"{row.us:.2f} us"
+        notes = [row.reason, "tie" if row.name in self.ties and len(self.ties) > 1 else ""]
+        said = "; ".join(filter(None, notes))
+        return f"{us:>12}  {row.status.value}, verified: {row.verified.value}  {row.name}{said and f'  ({said})'}"
+
     @property
     def config(self) -> dict[str, Any]:
         """The best configuration. Raises NoBestKernel."""

@@ -29,6 +29,9 @@ def test_functions_are_sorted_and_equal_ones_tie() -> None:
     assert [row.name for row in found.rows] == ["fast", "fast_2", "slow"]
     assert found.ties == {"fast", "fast_2"} and {row.verified for row in found.rows} == {Verified.AGREED}
     assert all(row.finalist for row in found.rows) and found.kernel is fast
+    first, second, third = str(found).splitlines()[1:]
+    assert "10.00 us" in first and "fast" in first and "tie" in first and "tie" in second
+    assert "20.00 us" in third and "slow" in third and "tie" not in third
     named = gt.benchmark({"ours": fast, "theirs": slow}, lambda: [x], clock=clock, reference=lambda x: x + 2)
     assert {row.status for row in named.rows} == {Status.WRONG}
     with pytest.raises(UserError, match="no functions"):
