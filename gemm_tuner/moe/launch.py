@@ -105,7 +105,7 @@ def values(problem: MoeProblem, config: dict[str, Any], part: str, tensors: Tens
     # overlap here if they were launched to.
     waits = server.waits_for_earlier_kernels(arch) and not tensors.wide
     zeros = (strides["stride_bse"] // problem.packed, 1, strides["stride_bsn"]) if problem.zero_points else (0, 0, 0)
-    row = of.depth // problem.packed
+    row = of.depth // problem.packed  # bytes of 4-bit integers: even_Ks is about them, block_k_diviable is not
     bias_strides = (of.columns, 1) if problem.bias else (0, 0)
     return {
         "a_ptr": tensors.a, "b_ptr": tensors.w, "c_ptr": tensors.c,
@@ -130,7 +130,7 @@ def values(problem: MoeProblem, config: dict[str, Any], part: str, tensors: Tens
         "use_int8_w8a16": problem.dtype == "int8_w8a16",
         "per_channel_quant": problem.scaling == "channel" and problem.dtype == "fp8_w8a8",
         "HAS_BIAS": problem.bias, "SWAP_AB": swaps, "swap_ab": swaps, "USE_TD": False,
-        "even_Ks": of.depth % block_k == 0, "c_sorted": False, "FUSE_ADD_TO_OUTPUT": False, "MASK_OUTPUT": False,
+        "even_Ks": row % block_k == 0, "c_sorted": False, "FUSE_ADD_TO_OUTPUT": False, "MASK_OUTPUT": False,
         "FUSE_SUM_ALL_REDUCE": False, "ROUTER_TOPK": problem.topk, "FUSE_SWIGLU": False,
         "USE_GDC": waits, "GDC_EARLY": waits and of.rows_a <= EARLY_ROWS,
         "A_OUTPUT_SLICES": 1, "A_OUTPUT_SLICE_WIDTH": 0, "A_OUTPUT_SLICE_K": 0,

@@ -168,8 +168,8 @@ class Sglang(Server):
         return (columns % c.BLOCK_SIZE_K == 0) & ((c.BLOCK_SIZE_N % rows == 0) | (rows % c.BLOCK_SIZE_N == 0))
 
     def room(self, problem: MoeProblem, block_m: int) -> int:
-        """Its alignment has one expert more, for rows of other ranks."""
-        return alignment.room(problem.rows, problem.E + 1, block_m)
+        """Its alignment has one expert more, for rows of other ranks, and writes four ids at a time."""
+        return -(-alignment.room(problem.rows, problem.E + 1, block_m) // 4) * 4
 
     def waits_for_earlier_kernels(self, arch: str) -> bool:
         return arch.startswith("sm_") and int(re.sub("[^0-9]", "", arch)) >= 90

@@ -80,10 +80,12 @@ def test_blanks_are_as_large_as_the_tensors() -> None:
 
 
 def test_sglangs_launch_is_as_served() -> None:
-    """Its alignment has room for one expert more, and from sm_90 on its kernels wait for earlier ones."""
+    """Its alignment has room for one expert more, in fours, and from sm_90 on its kernels wait for earlier ones."""
     layer = replace(LAYER, server="sglang", M=40)
     made = operands.make(layer, 0, "cpu")[0]
-    assert len(made.tensors("up", 16).row_ids) == 80 + 9 * 15
+    assert len(made.tensors("up", 16).row_ids) == 80 + 9 * 15 + 1
+    narrow = {**SERVERS["sglang"].default(layer, ""), "BLOCK_SIZE_M": 16}
+    assert launch.values(layer, narrow, "up", launch.Tensors(), "")["EM"] == 216
     assert launch.grid(layer, {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32}, "up") == (-(-(80 + 9 * 15) // 16) * 2,)
     config = SERVERS["sglang"].default(layer, "sm_90")
     for arch, tokens, wide, expected in (
@@ -96,3 +98,12 @@ def test_sglangs_launch_is_as_served() -> None:
         values = launch.values(layer.at(tokens), config, "up", launch.Tensors(wide=wide), arch)
         assert (values["USE_GDC"], values["GDC_EARLY"]) == expected
     assert launch.specialization(layer.at(512), 16) != launch.specialization(layer.at(528), 16)
+
+
+def test_sglang_masks_4_bit_integers_unless_tiles_divide_a_row_of_bytes() -> None:
+    """Its launcher compares BLOCK_SIZE_K with the packed row: a kernel with masks, where N is three tiles."""
+    layer = replace(LAYER, server="sglang", N=192, K=512, scaling="group", block_shape=(0, 32))
+    for dtype, expected in (("int4_w4a16", [True, False]), ("int8_w8a16", [True, True])):
+        config = {**SERVERS["sglang"].default(layer, "sm_90"), "BLOCK_SIZE_K": 64}
+        made = [launch.values(replace(layer, dtype=dtype), config, part, launch.Tensors(), "sm_90") for part in PARTS]
+        assert [one["even_Ks"] for one in made] == expected
