@@ -121,7 +121,11 @@ class MoeFiles(Consumer, Served):
         dtype = "" if problem.dtype in SIXTEEN_BIT else f",dtype={problem.dtype}"
         block = block_separator.join(map(str, problem.block_shape))
         blocks = f",block_shape=[{block}]" if problem.scaling == "block" else ""
-        return f"E={problem.E},N={problem.N},device_name={device}{dtype}{blocks}"
+        return f"E={problem.E},N={self.columns(problem)},device_name={device}{dtype}{blocks}"
+
+    def columns(self, problem: MoeProblem) -> int:
+        """N in file names."""
+        return problem.N
 
     def found(self, paths: Iterable[Path], spelling: str) -> tuple[list[SizeFile], list[str]]:
         """(files that the server may look up, remarks about the others). spelling: the separator in block_shape."""
@@ -181,6 +185,10 @@ class SglangMoe(MoeFiles):
 
     def device_name(self, name: str) -> str:
         return name.replace(" ", "_")
+
+    def columns(self, problem: MoeProblem) -> int:
+        """The last extent of w2 as it is stored: bytes of 4-bit integers, of which vLLM counts two each."""
+        return problem.N // problem.packed
 
     def places(self, problem: MoeProblem, target: ExportTarget) -> tuple[PurePosixPath, ...]:
         if not re.fullmatch(r"[0-9]+(\.[0-9]+)+", target.triton):

@@ -141,3 +141,17 @@ def test_integers_in_groups_have_what_their_launcher_needs(tmp_path: Path) -> No
     tuned = next(row for row in rows(H200) if row["server"] == "vllm" and row["E"] == 128 and row["verified"] is True)
     assert body[str(tuned["M"])] == {**{key: tuned[key] for key in TILE}, "SPLIT_K": 1}
     assert body["24"] == {"BLOCK_SIZE_M": 32, "GROUP_SIZE_M": 1, "SPLIT_K": 1}
+
+
+def test_sglang_names_a_file_of_4_bit_integers_by_bytes(tmp_path: Path) -> None:
+    """Its look-up takes the extent of w2 as stored, as in its own E=384,N=128 file of Kimi-K2, of which a rank has 256
+    columns; of 8 bits each is a byte."""
+    for dtype, n in (("int4_w4a16", 128), ("int8_w8a16", 256)):
+        of_groups = json.dumps({"dtype": dtype, "out": "bf16", "scaling": "group", "block_shape": [0, 64]})
+        results = edited(H200, tmp_path / f"{dtype}.yaml", configs=lambda found, of=of_groups: [
+            {**row, **json.loads(of)} for row in found if row["server"] == "sglang"
+        ])  # fmt: skip
+        export(results, "--to", "sglang-moe", "-o", tmp_path / dtype)
+        names = sorted(path.name for path in (tmp_path / dtype / SGLANG).glob("E=*.json"))
+        stem = f"E=256,N={n},device_name=NVIDIA_H200_141GB_HBM3,dtype={dtype}"
+        assert names == [f"{stem}.json", f"{stem}_down.json"]
