@@ -23,6 +23,9 @@ def layer_of(arguments: argparse.Namespace) -> Layer:
             absent = ", ".join(f"--{name}" for name in SIZES if name not in given)
             accepted = "--from config.json, or --E, --N, --K and --topk"
             raise UserError(f"the layer is not said: no {absent}", accepted=accepted)
+        if arguments.enable_expert_parallel:
+            raise UserError("splits a model's experts, and --E is a rank's share already",
+                            where="--enable_expert_parallel", accepted="it with --from config.json")  # fmt: skip
         base = Layer(
             **given, dtype="bf16", out="bf16", scaling="none", block_shape=(0, 0), activation="silu", bias=False
         )

@@ -97,6 +97,7 @@ def test_a_dry_run_shows_the_funnel(capsys: pytest.CaptureFixture[str]) -> None:
         ((*FLAGS, "--dtype", "int4_w4a16", "--group_size", "32", "--bias"), "bias"),
         ((*FLAGS, "--dtype", "fp8_w8a8", "--group_size", "32"), "--group_size"),
         ((*FLAGS, "--zero_points"), "--zero_points"),
+        ((*FLAGS, "--enable_expert_parallel"), "--enable_expert_parallel"),
         ((*FLAGS, "--dtype", "bf16", "--per_channel"), "no scales"),
         ((*FLAGS, "--block_shape", "128"), "128,128"),
         ((*FLAGS, "--m", "0"), "0"),

@@ -14,6 +14,7 @@ from samples import ROOT
 
 from gemm_tuner.cli import commands, main
 from gemm_tuner.cli.commands import moe
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.moe.problem import MoeProblem
@@ -45,7 +46,7 @@ def test_a_size_file_has_both_and_gives_the_layers_again(
 ) -> None:
     sizes, kernel = tmp_path / "sizes.yaml", tmp_path / "fused_moe.py"
     kernel.write_text(VLLM)
-    assert main.main(["sizes", "--from", str(config), "--tp", "2", "--m", "1,64", "--moe", "-o", str(sizes)]) == 0
+    assert main.main(["sizes", "--from", str(config), "--tp", "2", "--moe", "-o", str(sizes)]) == 0
     assert "; 0 left out" in capsys.readouterr().err
     entries = sizes_of(load_file(str(sizes)), Defaults()).entries
     kinds = [one.problem.kind for one in entries]
@@ -71,9 +72,26 @@ def test_one_command_shows_both(config: Path, capsys: pytest.CaptureFixture[str]
 def test_what_the_size_file_says_is_not_said_again(config: Path, tmp_path: Path) -> None:
     sizes = tmp_path / "sizes.yaml"
     main.main(["sizes", "--from", str(config), "--m", "1", "-o", str(sizes)])
-    for words, what in (((), "no MoE layer"), (("--tp", "2"), "--tp"), (("--N", "64"), "--N")):
-        with pytest.raises(Exception, match=what):
+    refused = [
+        ["--tp", "2"],
+        ["--N", "64"],
+        ["--m", "1"],
+        ["--fp8", "fp8_e4m3_fnuz"],
+        ["--group_size", "32"],
+        ["--bias"],
+    ]
+    for words, what in (([], "no MoE layer"), *((words, words[0]) for words in refused)):
+        with pytest.raises(UserError, match=what):
             asked("--from", sizes, *words)
+
+
+def test_numbers_of_tokens_are_those_asked_for(config: Path, tmp_path: Path) -> None:
+    sizes = tmp_path / "sizes.yaml"
+    main.main(["sizes", "--from", str(config), "--m", "1,64", "--moe", "-o", str(sizes)])
+    entries = sizes_of(load_file(str(sizes)), Defaults()).entries
+    for kind in ("moe", "gemm"):
+        assert {one.problem.m for one in entries if one.problem.kind == kind} == {1, 64}
+    assert [one.M for one in asked("--from", config, "--m", "1,64")] == [1, 64]
 
 
 def test_a_results_file_holds_both_and_each_server_gets_its_own(tmp_path: Path) -> None:

@@ -29,6 +29,10 @@ from gemm_tuner.store.sizes import SizeEntry, load_file, sizes_of
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.terminal_table import print_line
 
+# Flags that describe a layer, which a size file has described.
+OF_A_LAYER = (*SIZES, "m", "tp", "dense", "enable_expert_parallel", "dtype", "out", "block_shape", "group_size",
+              "zero_points", "per_channel", "fp8", "activation", "bias")  # fmt: skip
+
 DESCRIPTION = """\
 Tunes the fused MoE kernel of a server for one layer: both GEMMs of a call, in the server's own kernel, which is taken
 from its source text and never imported, at the numbers of tokens that its tuned files have. The server's default stands
@@ -84,7 +88,7 @@ def add_flags(parser: Parser) -> None:
                        "a gated activation")  # fmt: skip
     layer.add_argument("--K", metavar="K", type=positive, help="hidden size")
     layer.add_argument("--topk", metavar="K", type=positive, help="experts of a token")
-    layer.add_argument("--m", metavar="M,M", type=numbers, default=GRID,
+    layer.add_argument("--m", metavar="M,M", type=numbers,
                        help=f"numbers of tokens (default: vLLM's {len(GRID)}, {GRID[0]} to {GRID[-1]})")  # fmt: skip
     layer.add_argument("--dtype", metavar="TYPE", type=one_of(problem.DTYPES), help="of weights and activations: "
                        f"{', '.join(problem.DTYPES)} (default: what --from says, else bf16)")  # fmt: skip
@@ -174,7 +178,7 @@ def dense_sizes(arguments: argparse.Namespace) -> tuple[SizeEntry, ...]:
         return ()
     if arguments.source is None:
         raise UserError("needs a model's layers", where="--dense", accepted="--from config.json")
-    options = CollectOptions(m_values=arguments.m, tp=arguments.tp or 1, fp8=arguments.fp8 or "")
+    options = CollectOptions(m_values=arguments.m or GRID, tp=arguments.tp or 1, fp8=arguments.fp8 or "")
     return tuple(map(SizeEntry, collect.collect(arguments.source, options, "huggingface").problems))
 
 
@@ -184,9 +188,9 @@ def is_size_file(source: Path | None) -> bool:
 
 def in_size_file(arguments: argparse.Namespace) -> list[MoeProblem]:
     """The MoE layers of a size file. Raises UserError if it has none, and for flags that describe a layer."""
-    given = [name for name in (*SIZES, "tp", "block_shape", "dtype") if getattr(arguments, name) is not None]
+    given = [name for name in OF_A_LAYER if getattr(arguments, name) not in (None, False)]
     if given:
-        raise UserError("says what the size file says", where=f"--{given[0]}", hint="leave it out")
+        raise UserError("says what the size file says", where=f"--{given[0]}", hint="leave it out, or change the file")
     entries = sizes_of(load_file(str(arguments.source)), Defaults()).entries
     found = [one.problem for one in entries if isinstance(one.problem, MoeProblem)]
     if not found:
@@ -234,7 +238,7 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
             for server, kernel in ((name, kernels.get(name)) for name in servers or ["vllm"])
             for one in dict.fromkeys(replace(one, server="vllm") for one in in_file)
         ]
-    arch = arguments.arch or ""
+    arch, tokens_of_calls = arguments.arch or "", arguments.m or GRID
     fp8 = arguments.fp8 or ("fp8_e4m3_fnuz" if arch.startswith("gfx94") else "fp8_e4m3")
     found = []
     for server in servers or ["vllm"]:
@@ -245,6 +249,6 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
             layer.zero_points, kernel,
         )  # fmt: skip
         problem.check(one, "the layer")
-        problem.check_tokens(max(arguments.m), layer.E, "--m")
-        found += [one.at(tokens) for tokens in arguments.m]
+        problem.check_tokens(max(tokens_of_calls), layer.E, "--m")
+        found += [one.at(tokens) for tokens in tokens_of_calls]
     return found

@@ -56,8 +56,9 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("--format", metavar="KIND", type=one_of(SOURCES),
                         help=f"what it is: {', '.join(SOURCES)} (default: by its content)")  # fmt: skip
     parser.add_argument(*OUTPUT, metavar="FILE", type=Path, help="the size file (default: printed)")
-    parser.add_argument("--m", metavar="M,M", type=m_list, default=USUAL_M, help="rows of A, where the file gives N "
-                        f"and K alone (default: {','.join(map(str, USUAL_M))})")  # fmt: skip
+    parser.add_argument("--m", metavar="M,M", type=m_list, help="rows of A, where the file gives N and K "
+                        f"alone, and tokens of --moe (default: {','.join(map(str, USUAL_M))}; of --moe vLLM's "
+                        f"{len(GRID)}, {GRID[0]} to {GRID[-1]})")  # fmt: skip
     parser.add_argument("--fp8", metavar="TYPE", type=one_of(("fp8_e4m3", "fp8_e4m3_fnuz")),
                         help="what fp8 is where the file says no more: fp8_e4m3, or fp8_e4m3_fnuz for MI300 (default: "
                         "by a log's device_name, else fp8_e4m3)")  # fmt: skip
@@ -70,8 +71,7 @@ def add_flags(parser: Parser) -> None:
     model.add_argument("--lm_head", action="store_true", help="with the output layer")
     model.add_argument("--experts", action="store_true", help="of a mixture of experts, with one expert's layers at "
                        "its even share of the tokens")  # fmt: skip
-    model.add_argument("--moe", action="store_true", help="also the fused MoE layer at vLLM's numbers of tokens, for "
-                       "the subcommand moe")  # fmt: skip
+    model.add_argument("--moe", action="store_true", help="also its fused MoE layer, for moe")  # fmt: skip
     model.add_argument("--scaling", metavar="KIND", type=one_of(SCALINGS),
                        help="scales, in place of what config.json says")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -80,7 +80,7 @@ def add_flags(parser: Parser) -> None:
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     """Runs the command. Raises UserError for a file without sizes, EnvironmentFault if the output cannot be written."""
     options = CollectOptions(
-        m_values=arguments.m,
+        m_values=arguments.m or USUAL_M,
         fp8=arguments.fp8 or "",
         op=arguments.aiter_op or "",
         dtype=arguments.dtype or "",
@@ -111,7 +111,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 
 def moe_layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows of a model's MoE layer at every number of tokens. Raises UserError for a model without MoE layers."""
+    """The rows of a model's MoE layer, one a number of tokens. Raises UserError for a model without MoE layers."""
     layer = model_config.share(model_config.read(arguments.source), arguments.tp, experts=False)
     if not layer.dtype:
         raise UserError(layer.reason, where=str(arguments.source), hint="the subcommand moe tunes it with --dtype")
@@ -119,7 +119,7 @@ def moe_layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     one = MoeProblem(SERVERS["vllm"].name, 1, layer.E, layer.N, layer.K, layer.topk, layer.dtype, layer.out,
                      layer.scaling, layer.block_shape, layer.activation, layer.bias, fp8)  # fmt: skip
     check(one, str(arguments.source))
-    return [said(one.at(tokens)) for tokens in GRID]
+    return [said(one.at(tokens)) for tokens in arguments.m or GRID]
 
 
 def said(problem: MoeProblem) -> dict[str, Any]:
