@@ -228,7 +228,9 @@ class AiterMoe(Consumer):
         if not arch.startswith("gfx"):
             return f"is for {arch or 'an unknown architecture'}; AITER runs on AMD GPUs"
         return (
-            "" if problem.scaling in ("none", "tensor", "channel") else "has block scales, which its files are not for"
+            ""
+            if problem.scaling in ("none", "tensor", "channel")
+            else f"has {problem.scaling} scales, which its files are not for"
         )
 
     def other_consumer_fault(self, problem: MoeProblem) -> str:

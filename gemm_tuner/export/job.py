@@ -35,7 +35,7 @@ class Export:
     """The changes that an export would make.
 
     known:     the present provenance of each folder.
-    num_sizes: number of sizes in the results file, with and without a configuration.
+    num_sizes: number of sizes for this consumer in the results file, with and without a configuration.
     """
 
     plans: tuple[FilePlan, ...]
@@ -124,7 +124,7 @@ def prepare(
         "header": found.header,
         "left_out": [asdict(one) for one in left_out],
     }
-    num_sizes = len(found.rows) + len(found.without_config)
+    num_sizes = len({one.problem.key for one in offered} | {one.size for one in left_out if not one.served})
     return Export(tuple(plans), tuple(left_out), root, known, {results_id: facts}, num_sizes)
 
 

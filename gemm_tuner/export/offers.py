@@ -55,7 +55,7 @@ def remark(verified: Verified) -> str:
 class LeftOut:
     """A size that is not exported, with the reason. config: the configuration's name; "" if there is none.
 
-    served: another row with the same key is used for it.
+    served: the consumer's files do not lack it: another row with the same key is used, or it is for another consumer.
     """
 
     size: str
@@ -89,7 +89,7 @@ def collect(
     """
     offers: dict[GemmProblem, Offer] = {}
     waiting: dict[GemmProblem, _StandIns] = {}
-    left_out = [LeftOut(p.key, "", f"has no config: {reason}") for p, reason in found.without_config]
+    left_out = without_config(found, consumer)
     mine = [row for row in found.rows if row.problem.kind == GemmProblem.kind]
     left_out += [elsewhere(row) for row in found.rows if mine and row not in mine]
     for row in mine or found.rows:
@@ -119,6 +119,15 @@ def collect(
     return [offers[problem] for problem in dict.fromkeys(gemm_of(row) for row in mine) if problem in offers], left_out
 
 
+def without_config(found: Results, consumer: Consumer) -> list[LeftOut]:
+    """The sizes that have no configuration; other consumers' are not missing here."""
+    return [
+        LeftOut(one.key, "", f"has no config: {reason}",
+                served=one.kind != consumer.kind or bool(consumer.other_consumer_fault(one)))
+        for one, reason in found.without_config
+    ]  # fmt: skip
+
+
 def elsewhere(row: Row) -> LeftOut:
     """The LeftOut of a row of another kind than the consumer's."""
     name = row.config.name if row.config else ""
@@ -128,7 +137,7 @@ def elsewhere(row: Row) -> LeftOut:
 def collect_of_kind(found: Results, consumer: Consumer, trust: Trust) -> tuple[list[Offer], list[LeftOut]]:
     """As ``collect``, for a kind whose rows are tuned for one consumer, so the winners can be used directly."""
     offers: list[Offer] = []
-    left_out = [LeftOut(p.key, "", f"has no config: {reason}") for p, reason in found.without_config]
+    left_out = without_config(found, consumer)
     mine = [row for row in found.rows if row.problem.kind == consumer.kind]
     if not mine:
         raise UserError(f"has no row of the kind {consumer.kind}", where="the results", accepted=consumer.takes)
