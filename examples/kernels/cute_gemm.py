@@ -6,7 +6,7 @@ examples/python/CuTeDSL/cute/, and you name the file:
   hopper/kernel/dense_gemm/dense_gemm_persistent.py     for sm_90
   blackwell/kernel/dense_gemm/dense_gemm_persistent.py  for sm_100, sm_103
 
-  pip install 'gemm-tuner[cute]'
+  pip install '.[cute]'        # in the tuner's repository
   python cute_gemm.py --kernel_from dense_gemm_persistent.py --size 4096 4096 4096      # on a Hopper GPU
   python cute_gemm.py --kernel_from dense_gemm_persistent.py --arch sm_100 --compile_only   # registers, no GPU
   python cute_gemm.py --kernel_from dense_gemm_persistent.py --compile_only --compiled hopper.json
@@ -21,6 +21,7 @@ import argparse
 import hashlib
 import itertools
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,8 @@ def main() -> int:
         parser.error(f"--kernel_from: there is no file {given.kernel_from}; --help says where NVIDIA's is")
     if given.kernel_from and (wrong := check_file(Path(given.kernel_from), given.arch)):
         parser.error(f"--kernel_from: {wrong}")
+    if given.kernel_from and find_spec("cutlass") is None:
+        parser.error("CuTe DSL is not installed: pip install '.[cute]' in the tuner's repository")
     if given.kernel_from:
         compiled = compile_ahead(given)
         if given.compiled:

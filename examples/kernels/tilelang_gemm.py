@@ -1,6 +1,6 @@
 """C = A @ B in TileLang, tuned by gt.autotune:  python examples/kernels/tilelang_gemm.py [M N K] [--theirs]
 
-Needs a GPU, and TileLang:  pip install gemm-tuner[tilelang]
+Needs a GPU, the tuner and TileLang:  pip install '.[tilelang]'  in the tuner's repository.
 With --theirs, TileLang's own tuner chooses among the same configurations, and its choice is timed beside ours.
 """
 
@@ -13,7 +13,7 @@ try:
     import tilelang.language as T
     import torch
 except ImportError as error:
-    sys.exit(f"{error.name} is not installed: pip install gemm-tuner[tilelang]")
+    sys.exit(f"{error.name} is not installed: pip install '.[tilelang]' in the tuner's repository")
 
 import gemm_tuner as gt
 

@@ -1,5 +1,6 @@
 """Tunes softmax.py's kernel as AITER's scripts tune theirs, with their import changed to gemm_tuner.
 
+  pip install .                                                 # in the tuner's repository
   python examples/kernels/tune_softmax.py --rows 64 256 4096 --save_path configs
   python examples/kernels/tune_softmax.py --rows 4096           # one size: prints the best
 

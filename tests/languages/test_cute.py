@@ -206,6 +206,11 @@ def test_the_example_compiles_the_space_of_the_file_that_is_named(built: Any, tm
         run("--kernel_from", file, "--arch", "sm_90")
     said = "for sm_90 NVIDIA's file is hopper/kernel/dense_gemm/dense_gemm_persistent.py"
     assert failed.value.returncode == 2 and failed.value.stderr.splitlines()[-1].endswith(said)
+    environment["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(tmp_path)))
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['cutlass'] = None\n")
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        run("--kernel_from", file, "--arch", "sm_100")
+    assert failed.value.returncode == 2 and "pip install" in failed.value.stderr.splitlines()[-1]
 
 
 def test_nothing_is_compiled_for_other_gpus(built: Any) -> None:
