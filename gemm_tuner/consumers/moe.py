@@ -29,7 +29,7 @@ GROUPED_DEFAULT = {"GROUP_SIZE_M": 1, "SPLIT_K": 1}
 # vLLM uses the same file name for all devices whose names contain one of these.
 FAMILIES_OF_ONE_NAME = ("H200",)
 NAME = re.compile(
-    r"E=(?P<E>\d+),N=(?P<N>\d+),device_name=(?P<device>[^/,]+)(?:,dtype=(?P<dtype>\w+))?"
+    r"E=(?P<E>\d+),N=(?P<N>\d+),device_name=(?P<device>[^/,]+?)(?:,dtype=(?P<dtype>\w+?))?"
     r"(?:,block_shape=\[(?P<rows>\d+), ?(?P<columns>\d+)\])?(?P<channel>,per_channel_quant=True)?(?P<down>_down)?\.json"
 )
 
@@ -210,6 +210,22 @@ class SglangMoe(MoeFiles):
         files, remarks = self.found([path for one in versions[-1:] for path in sorted(one.glob("*.json"))], ", ")
         older = [path for one in versions[:-1] for path in one.glob("E=*.json")]
         return files, remarks + ([f"{len(older)} files of older Triton versions"] if older else [])
+
+
+FILES = {one.server: one for one in (VllmMoe(), SglangMoe())}
+
+
+def fault_of_name(file: str, problem: MoeProblem) -> str:
+    """Why a server does not look a file of this name up for a layer; "" for names of no server, and on all devices."""
+    named = _Named.of(file)
+    if named is None:
+        return ""
+    dtype = "" if problem.dtype in SIXTEEN_BIT else problem.dtype
+    block = problem.block_shape if problem.scaling == "block" else (0, 0)
+    asked = _Named(problem.E, FILES[problem.server].columns(problem), named.device, dtype, block, down=False)
+    parts = {"E": "E", "N": "N", "dtype": "dtype", "block_shape": "block_shape", "down": "_down"}
+    wrong = [what for part, what in parts.items() if getattr(named, part) != getattr(asked, part)]
+    return f"is of another layer by its name: {', '.join(wrong)}" if wrong else ""
 
 
 class AiterMoe(Consumer):

@@ -160,6 +160,16 @@ def test_sglang_names_a_file_of_4_bit_integers_by_bytes(tmp_path: Path) -> None:
             {**row, **json.loads(of)} for row in found if row["server"] == "sglang"
         ])  # fmt: skip
         export(results, "--to", "sglang-moe", "-o", tmp_path / dtype)
-        names = sorted(path.name for path in (tmp_path / dtype / SGLANG).glob("E=*.json"))
+        paths = sorted((tmp_path / dtype / SGLANG).glob("E=*.json"))
         stem = f"E=256,N={n},device_name=NVIDIA_H200_141GB_HBM3,dtype={dtype}"
-        assert names == [f"{stem}.json", f"{stem}_down.json"]
+        assert [path.name for path in paths] == [f"{stem}.json", f"{stem}_down.json"]
+
+
+def test_both_gemms_of_a_type_without_blocks_have_its_default(tmp_path: Path) -> None:
+    of_tensors = json.dumps({"dtype": "fp8_w8a8", "out": "bf16", "scaling": "tensor", "block_shape": [0, 0]})
+    results = edited(H200, tmp_path / "fp8.yaml", configs=lambda found: [
+        {**row, **json.loads(of_tensors)} for row in found if row["server"] == "sglang"
+    ])  # fmt: skip
+    export(results, "--to", "sglang-moe", "-o", tmp_path / "out")
+    up, down = (json.loads(path.read_text()) for path in sorted((tmp_path / "out" / SGLANG).glob("E=*.json")))
+    assert tuple(up["128"].values()) == tuple(down["128"].values()) == (64, 128, 128, 1, 4, 4)

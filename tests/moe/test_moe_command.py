@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -165,3 +166,24 @@ def test_a_size_file_has_layers_of_one_kernel(kernel: str, tmp_path: Path, capsy
     path.write_text(yaml.safe_dump([layer, groups]))
     status, text = told(capsys, "--from", str(path), "--kernel_from", kernel)
     assert status == 2 and "integers in groups beside others" in text
+
+
+def test_a_tuned_file_of_another_layer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*FLAGS, "--m", "16", "--arch", "sm_90", "--dry_run"]
+    entry = "BLOCK_SIZE_M: 16, BLOCK_SIZE_N: 64, BLOCK_SIZE_K: 64, GROUP_SIZE_M: 1, num_warps: 4, num_stages: 3"
+    body = json.dumps({"16": yaml.safe_load(f"{{{entry}}}")})
+    wrong = (
+        ("E=16,N=64,device_name=NVIDIA_H200.json", "E"),
+        ("E=8,N=128,device_name=NVIDIA_H200.json", "N"),
+        ("E=8,N=64,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json", "dtype, block_shape"),
+        ("E=8,N=64,device_name=NVIDIA_H200_down.json", "_down"),
+        ("E=8,N=64,device_name=NVIDIA_H200,dtype=fp8_w8a8_down.json", "dtype, _down"),
+    )
+    for name, what in wrong:
+        (tmp_path / name).write_text(body)
+        status, text = told(capsys, *words, "--current", str(tmp_path / name))
+        assert (status, f"by its name: {what};" in text) == (2, True), text
+    for name in ("E=8,N=64,device_name=NVIDIA_H100.json", "mine.json"):
+        (tmp_path / name).write_text(body)
+        assert main.main(["moe", *words, "--current", str(tmp_path / name)]) == 0
+        capsys.readouterr()

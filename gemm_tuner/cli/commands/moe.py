@@ -15,6 +15,7 @@ from gemm_tuner.cli.moe_layer import SIZES, layer_of
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import wait_s
 from gemm_tuner.consumers import SERVERS as SERVED_GEMMS
+from gemm_tuner.consumers.moe import fault_of_name
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.gemm.problem import GemmProblem
@@ -208,6 +209,10 @@ def current(paths: list[Path], found: list[MoeProblem]) -> dict[Problem, Config]
     by_server = dict(zip(dict.fromkeys(one.server for one in found), paths, strict=False))
     if len(paths) > len(by_server):
         raise UserError("is given more often than there are servers", where="--current", accepted="one file a server")
+    for one in found:
+        if one.server in by_server and (fault := fault_of_name(by_server[one.server].name, one)):
+            accepted = f"the file of {one.shape.rpartition(' M=')[0]}, {one.dtype}"
+            raise UserError(fault, where=f"--current {by_server[one.server]}", accepted=accepted)
     return {
         one: tuned_file.config_at(by_server[one.server], one) for one in found if one.server in by_server
     }  # fmt: skip
