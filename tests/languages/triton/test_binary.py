@@ -21,7 +21,7 @@ from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.source import codegen
 from gemm_tuner.space import space
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PROBLEM = GemmProblem(64, 64, 64)
 CUDA = KernelConfig("gemm_tile", 32, 32, 32, 1, 1, 4, 2)
 HIP = KernelConfig("gemm_tile", 32, 32, 32, 1, 1, 4, 2, waves_per_eu=0, matrix_instr_nonkdim=16, kpack=1)

@@ -22,7 +22,7 @@ from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline import run
 from gemm_tuner.pipeline.cluster_work import OnCluster
 
-RECORDING = Path(__file__).resolve().parents[1] / "data" / "h200_nsys_recording"
+RECORDING = Path(__file__).resolve().parents[2] / "data" / "h200_nsys_recording"
 ARGUMENTS = [
     *("--gemm_size_file", str(RECORDING / "sizes.yaml"), "--compare", "--search", "full", "--no_compile_stage"),
     *("--space", str(RECORDING / "space.yaml"), "--rules", str(RECORDING / "rules")),

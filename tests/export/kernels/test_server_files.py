@@ -80,7 +80,7 @@ def mamba(*batches: int, **changes: Any) -> Rows:
 
 
 def test_files_are_the_golden_ones(tmp_path: Path, update_golden: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    """After a wanted change: ``pytest tests/export/test_server_files.py --update-golden``, and read the diff."""
+    """After a wanted change: run this file with ``--update-golden``, and read the diff."""
     out = tmp_path / "out"
     assert export(tuned(tmp_path / "ssu", "vllm_ssu", mamba(8, 1)), "vllm-ssu", out) == 0
     layers: Rows = [({"m": m, "num_slices": n, **LORA}, OF_SHRINK) for m, n in ((64, 1), (8, 1), (8, 2), (8, 3))]

@@ -27,7 +27,7 @@ from gemm_tuner.store import results, run_record
 from gemm_tuner.store.results import Header
 from gemm_tuner.store.run_record import RunRecord, SizeRecord
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "kernels"
 BUCKETS = {"key": "bucket(rows)", "buckets": {"small": 256, "medium": 2048, "large": "inf"}}
 HEADER = Header(
