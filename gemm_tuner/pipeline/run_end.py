@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED
+from gemm_tuner.core.records import Verified
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.pipeline import finished_machine, run_start, run_summary, show
 from gemm_tuner.pipeline.run_identity import configs_sha
@@ -26,6 +27,7 @@ from gemm_tuner.store.served import served_rows
 from gemm_tuner.system import program
 from gemm_tuner.system.terminal_table import print_line
 
+NOT_COMPARED = "skip_check, or neither a reference nor a second configuration to compare with"
 COMPILED_LATE = "kernels were compiled in the profiled process although all were compiled before"
 
 
@@ -60,8 +62,12 @@ def finish(session: Session) -> int:
         print_line(console, f"{problem.key}: its earlier row stays in the results file: {why}")
     for line in run_summary.notes(session.log.notes):
         print_line(console, line)
-    counts = len(session.results.choices), len(session.options.entries)
-    print_line(console, run_summary.summary_line(*counts, time.monotonic() - session.log.started, session.log.facts))
+    chosen, sizes = session.results.choices, len(session.options.entries)
+    verified = sum(1 for choice in chosen.values() if choice.verified is not Verified.FALSE)
+    if verified < len(chosen):
+        print_line(console, f"{len(chosen) - verified} chosen without a check: {NOT_COMPARED}")
+    seconds = time.monotonic() - session.log.started
+    print_line(console, run_summary.summary_line(verified, sizes, seconds, session.log.facts))
     print_line(console, f"results: {show.place(console, session.results.path)}")
     tables = show.place(console, session.folder.tables)
     print_line(console, f"every configuration of every size: {tables}")
@@ -69,11 +75,12 @@ def finish(session: Session) -> int:
     print_line(console, f"to look at it: {program.name()} report {run}")
     if session.options.updates_in_place:
         session.store.set_fact("configs_sha", configs_sha(older_configs.read(session.results.path)[0]))
-    status = EXIT_OK if len(session.results.choices) == len(session.options.entries) else EXIT_UNVERIFIED
+    status = EXIT_OK if verified == sizes else EXIT_UNVERIFIED
     if session.options.compile_stage and session.log.facts.get("compiled under the profiler"):
         print_line(console, f"{COMPILED_LATE}: please report this", "red")
         status = EXIT_UNVERIFIED
     session.store.set_fact("exit status", status)
+    session.store.set_fact("verified sizes", verified)
     session.store.set_fact("state", run_start.FINISHED)
     finished_machine.keep(session.folder.root, session.environment.machine)
     session.log.passed("print the results")
@@ -84,16 +91,16 @@ def finish(session: Session) -> int:
 def say_finished(session: Session) -> int:
     """Prints the results of a run that an earlier command finished, without measuring."""
     record = run_record.read(session.folder.root)
-    chosen = sum(1 for size in record.sizes if size.chosen)
+    verified = session.store.fact("verified sizes", sum(1 for size in record.sizes if size.chosen))
     print_line(
         session.log.console,
-        f"this run is finished: {chosen} of {len(session.options.entries)} sizes have a verified configuration, "
+        f"this run is finished: {verified} of {len(session.options.entries)} sizes have a verified configuration, "
         f"{session.environment.source} {record.header['date']}; --fresh tunes again",
     )
     print_line(session.log.console, f"results: {record.results_file}")
     if session.options.compile_stage and record.facts.get("compiled under the profiler"):
         print_line(session.log.console, COMPILED_LATE, "red")
-    every_size = chosen == len(session.options.entries)
+    every_size = verified == len(session.options.entries)
     return int(session.store.fact("exit status", EXIT_OK if every_size else EXIT_UNVERIFIED))
 
 

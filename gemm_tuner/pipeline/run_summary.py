@@ -44,10 +44,10 @@ def _mean_s(starts: Mapping[str, Any], name: str) -> str:
     return f"{starts['seconds'][name] / starts['number']:.2f}" if name in starts["seconds"] else ""
 
 
-def summary_line(chosen: int, sizes: int, seconds: float, counts: Mapping[str, int]) -> str:
+def summary_line(verified: int, sizes: int, seconds: float, counts: Mapping[str, int]) -> str:
     """One line about what the run did; the number of compilations under the profiler must be 0."""
     facts = ", ".join(f"{number} {fact}" for fact, number in counts.items())
-    done = f"sizes with a verified configuration: {chosen} of {sizes}"
+    done = f"sizes with a verified configuration: {verified} of {sizes}"
     return f"{done} in {seconds:.1f} s" + (f" ({facts})" if facts else "")
 
 

@@ -199,7 +199,7 @@ def _choice_cells(console: Console, choice: Choice) -> list[str]:
         f"{choice.vendor_ratio:.3f}" if choice.vendor_ratio else "",
         f"{choice.tflops:.1f}" if measured else "",
         f"{choice.roofline_pct:.0f} %" if measured else "",
-        error_share(choice.error_over_bound),
+        error_share(choice.error_over_bound) if choice.verified is not Verified.FALSE else "",
         how_checked(console, choice.verified),
         config_name(console, choice.problem, choice.config.name),
         "tie" if choice.tie else "",
@@ -227,8 +227,11 @@ def details(console: Console, choice: Choice) -> None:
         lines.append(f"{choice.tflops:.1f} TFLOP/s, {choice.roofline_pct:.0f} % of the roofline")
     if choice.vendor_us:
         lines.append(f"{baseline_name(choice)} {choice.vendor_us:.2f} us, {choice.vendor_ratio:.3f} times as long")
-    share = error_share(choice.error_over_bound)
-    lines.append(f"largest error {choice.max_abs_error:.3g}, {share if share == EXACT else share + ' of the bound'}")
+    if choice.verified is not Verified.FALSE:
+        share = error_share(choice.error_over_bound)
+        lines.append(
+            f"largest error {choice.max_abs_error:.3g}, {share if share == EXACT else share + ' of the bound'}"
+        )
     if choice.runner_up:
         gap = f", {choice.gap_pct:.2f} % slower" if choice.gap_pct is not None else ""
         lines.append(f"runner-up {choice.runner_up}{gap}{' (tie)' if choice.tie else ''}")

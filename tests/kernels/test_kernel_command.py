@@ -155,3 +155,17 @@ def test_configurations_that_spill_are_kept_after_those_that_do_not(tmp_path: Pa
     assert list(found["status"]) == ["ok", "ok"]
     (row,) = results.read(tmp_path / "tuned.yaml").rows
     assert row.config is not None and row.config.options()["maxnreg"] == 255
+
+
+def test_a_choice_that_was_compared_with_nothing_is_not_counted_as_verified(tmp_path: Path) -> None:
+    """Without a reference and with one configuration. The same command again says the same."""
+    write_spec(tmp_path)
+    spec = yaml.safe_load((tmp_path / "spec.yaml").read_text()) | {"params": {"TILE": [[4, 1]], "num_warps": [1]}}
+    del spec["reference"]
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
+    words = ["kernel", "softmax.py:softmax_rows", "--spec", "spec.yaml", "--arch", "sm_90", "-o", "tuned.yaml"]
+    for _ in range(2):
+        done = tune_gemm(tmp_path, *words, "--num_threads", "1")
+        assert done.returncode == EXIT_UNVERIFIED and "0 of 1" in done.stderr, done.stderr
+    (row,) = results.read(tmp_path / "tuned.yaml").rows
+    assert row.verified is Verified.FALSE
