@@ -48,12 +48,14 @@ def in_groups(layer: Layer, dtype: str, arguments: argparse.Namespace) -> Layer:
     if not arguments.group_size:
         raise UserError(f"{dtype} has its scales in groups", where="--dtype", accepted="it with --group_size")
     return replace(layer, dtype=dtype, scaling="group", block_shape=(0, arguments.group_size),
-                   zero_points=arguments.zero_points)  # fmt: skip
+                   zero_points=arguments.zero_points or layer.zero_points)  # fmt: skip
 
 
 def typed(layer: Layer, arguments: argparse.Namespace) -> Layer:
     """The layer with the types of --dtype, --block_shape and --per_channel. Raises UserError for unsupported types."""
     dtype = arguments.dtype or ("fp8_w8a8" if arguments.block_shape or arguments.per_channel else "")
+    if arguments.group_size or arguments.zero_points:
+        dtype = dtype or layer.dtype
     if (arguments.group_size or arguments.zero_points) and dtype not in problem.INTEGERS:
         flag = "--group_size" if arguments.group_size else "--zero_points"
         raise UserError("is for integer weights", where=flag, accepted=f"--dtype {' or '.join(problem.INTEGERS)}")

@@ -118,6 +118,11 @@ def _quantised(layer: Layer, found: Mapping[str, Any]) -> Layer:
             return replace(layer, dtype="fp8_w8a8", scaling="tensor")
         if block := _block(given):
             return replace(layer, dtype="fp8_w8a8", scaling="block", block_shape=block)
+    if method in ("gptq", "awq", "moe_wna16") and not found.get("desc_act"):
+        # AWQ says whether there are zero points, and GPTQ whether there are none.
+        zero = bool(found["zero_point"]) if "zero_point" in found else found.get("sym") is False
+        if grouped := _in_groups(layer, found.get("bits", found.get("w_bit")), found.get("group_size"), zero=zero):
+            return grouped
     if method == "compressed-tensors":
         groups = found.get("config_groups")
         group: Any = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
@@ -129,10 +134,23 @@ def _quantised(layer: Layer, found: Mapping[str, Any]) -> Layer:
                 return replace(layer, dtype="fp8_w8a8", scaling=strategy)
             if strategy == "block" and shape:
                 return replace(layer, dtype="fp8_w8a8", scaling=strategy, block_shape=shape)
-        if weights.get("num_bits") == 8 and weights.get("type") == "int" and not inputs:
-            return replace(layer, dtype="int8_w8a16", scaling="channel")
+        if weights.get("type") == "int" and not inputs:
+            if weights.get("num_bits") == 8 and weights.get("strategy") == "channel":
+                return replace(layer, dtype="int8_w8a16", scaling="channel")
+            zero = weights.get("symmetric") is False
+            size = weights.get("group_size") if weights.get("strategy") == "group" else None
+            if grouped := _in_groups(layer, weights.get("num_bits"), size, zero=zero):
+                return grouped
     reason = f"its experts are quantised by {show(method)} in a way that no Triton kernel here multiplies"
     return replace(layer, dtype="", reason=f"{reason}; {_OTHER_WAY}")
+
+
+def _in_groups(layer: Layer, bits: Any, size: Any, *, zero: bool) -> Layer | None:
+    """The layer of integers with a scale for ``size`` columns of a row; None if no kernel has these."""
+    dtype = {4: "int4_w4a16", 8: "int8_w8a16"}.get(bits) if type(bits) is int else None
+    if dtype is None or type(size) is not int or not 0 < size <= MAX_DIMENSION:
+        return None
+    return replace(layer, dtype=dtype, scaling="group", block_shape=(0, size), zero_points=zero)
 
 
 def _block(given: Any) -> tuple[int, int] | None:

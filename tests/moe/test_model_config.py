@@ -84,6 +84,7 @@ def test_what_a_config_lacks_is_named(tmp_path: Path, changes: dict[str, Any], t
         ({"weights": {"num_bits": 4, "type": "int", "strategy": "group"}, "input_activations": None}, "", "none"),
         ({"weights": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": "128x128"},
           "input_activations": {"num_bits": 8, "type": "float"}}, "", "none"),
+        ({"weights": {"num_bits": 8, "type": "int", "strategy": "group", "group_size": 64}}, "int8_w8a16", "group"),
         (5, "", "none"),
     ],
 )  # fmt: skip
@@ -91,6 +92,28 @@ def test_compressed_tensors_say_types_and_scales(tmp_path: Path, group: Any, dty
     quantised = {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}}
     layer = read(config(tmp_path, quantization_config=quantised))
     assert (layer.dtype, layer.scaling) == (dtype, scaling)
+
+
+@pytest.mark.parametrize(
+    ("quantised", "dtype", "group", "zero"),
+    [
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}, "int4_w4a16", 128, False),
+        ({"quant_method": "gptq", "bits": 8, "group_size": 64, "sym": False}, "int8_w8a16", 64, True),
+        ({"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True}, "int4_w4a16", 64, True),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {
+            "num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True
+        }, "input_activations": None}}}, "int4_w4a16", 32, False),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True, "desc_act": True}, "", 0, False),
+        ({"quant_method": "gptq", "bits": 4, "group_size": -1, "sym": True}, "", 0, False),
+        ({"quant_method": "gptq", "bits": 3, "group_size": 128, "sym": True}, "", 0, False),
+    ],
+)  # fmt: skip
+def test_integers_in_groups_say_their_bits_and_zero_points(
+    tmp_path: Path, quantised: dict[str, Any], dtype: str, group: int, zero: bool
+) -> None:
+    layer = read(config(tmp_path, quantization_config=quantised))
+    assert (layer.dtype, layer.scaling) == (dtype, "group" if group else "none")
+    assert (layer.block_shape, layer.zero_points) == ((0, group), zero)
 
 
 @pytest.mark.parametrize("block", [[0, 128], [128, -1], [128], "128x128", {"rows": 128}])

@@ -94,6 +94,14 @@ def test_numbers_of_tokens_are_those_asked_for(config: Path, tmp_path: Path) -> 
     assert [one.M for one in asked("--from", config, "--m", "1,64")] == [1, 64]
 
 
+def test_groups_of_a_config_may_be_replaced(config: Path) -> None:
+    awq = {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True}
+    config.write_text(json.dumps({**json.loads(config.read_text()), "quantization_config": awq}))
+    for words, size in (((), 64), (("--group_size", 32), 32)):
+        one = asked("--from", config, "--m", 64, *words)[0]
+        assert (one.dtype, one.block_shape, one.zero_points) == ("int4_w4a16", (0, size), True)
+
+
 def test_a_results_file_holds_both_and_each_server_gets_its_own(tmp_path: Path) -> None:
     path = tmp_path / "all.yaml"
     shutil.copy(MOE / "h200.yaml", path)

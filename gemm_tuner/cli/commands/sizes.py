@@ -117,7 +117,8 @@ def moe_layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         raise UserError(layer.reason, where=str(arguments.source), hint="the subcommand moe tunes it with --dtype")
     fp8 = arguments.fp8 or "fp8_e4m3"
     one = MoeProblem(SERVERS["vllm"].name, 1, layer.E, layer.N, layer.K, layer.topk, layer.dtype, layer.out,
-                     layer.scaling, layer.block_shape, layer.activation, layer.bias, fp8)  # fmt: skip
+                     layer.scaling, layer.block_shape, layer.activation, layer.bias, fp8,
+                     zero_points=layer.zero_points)  # fmt: skip
     check(one, str(arguments.source))
     return [said(one.at(tokens)) for tokens in arguments.m or GRID]
 
