@@ -40,7 +40,7 @@ test-gpu: $(VENV)/installed-dev $(VENV)/installed
 	$(RUN) -m pytest -m gpu tests/gpu tests/faults
 
 golden: $(VENV)/installed-dev $(VENV)/installed
-	$(RUN) -m pytest tests/source/test_codegen.py --update-golden
+	$(RUN) -m pytest tests/source/test_golden_scripts.py --update-golden
 
 # The pip that comes with Python 3.11 takes half a minute longer to choose what it installs; it will do.
 $(VENV)/pip:

@@ -26,7 +26,6 @@ from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.source import codegen
 
 ROOT = Path(__file__).resolve().parents[2]
-GOLDEN = ROOT / "tests" / "golden"
 ROW, COL = Layout.ROW, Layout.COL
 BF16_NN = GemmProblem(4096, 4096, 4096)
 FP16_TN_BIAS = GemmProblem(512, 512, 512, "fp16", "fp16", "fp16", COL, ROW, bias=True)
@@ -35,7 +34,6 @@ TARGETS = (SM_90, SM_80, GFX942)
 FAMILIES = ("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k", "gemm_packed", "gemv")
 CONFIG = KernelConfig("gemm_tile", 128, 256, 64, 8, 1, 8, 3)
 SPLIT = replace(CONFIG, SPLIT_K=4)
-STREAM = replace(CONFIG, family="gemm_stream_k", PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2)
 AMD = replace(CONFIG, num_stages=2, waves_per_eu=2, matrix_instr_nonkdim=16, kpack=2)
 
 
@@ -47,24 +45,6 @@ def kernel_line(text: str, kernel: str = "gemm_tile") -> int:
     """The line that Triton counts: that of the kernel's first decorator."""
     (found,) = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == kernel]
     return found.decorator_list[0].lineno
-
-
-GOLDEN_SCRIPTS = {
-    "bf16_nn": ("gemm_tile", BF16_NN, (CONFIG, SPLIT), SM_90),
-    "fp16_tn_bias": ("gemm_tile", FP16_TN_BIAS, (AMD,), GFX942),
-    "stream_k": ("gemm_stream_k", BF16_NN, (STREAM,), SM_90),
-}
-
-
-@pytest.mark.parametrize("what", GOLDEN_SCRIPTS)
-def test_golden_scripts(what: str, templates: Path, update_golden: bool) -> None:
-    """After a wanted change: ``pytest tests/source/test_codegen.py --update-golden``, and read the diff."""
-    family, problem, configs, target = GOLDEN_SCRIPTS[what]
-    text = codegen.render(templates, family, problem.as_class(), configs, target)
-    golden = GOLDEN / f"{family}_{problem.signature}.py"
-    if update_golden:
-        golden.write_text(text, encoding="utf-8")
-    assert text == golden.read_text(encoding="utf-8")
 
 
 PLAIN = GemmProblem(1, 2, 3, "fp16", "fp16", "fp32")
