@@ -1,27 +1,21 @@
-"""The command line: what each mistake is answered with, and what the flags come to."""
+"""The command line: what each mistake is answered with."""
 
 from __future__ import annotations
 
-import argparse
-import subprocess
-import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
+from command_answers import ONE, answer
 from samples import NO_GPU, ROOT, gpu
 from screens import Screen
 
 from gemm_tuner.cli import main as cli
-from gemm_tuner.cli.commands import SUBCOMMANDS, Consoles
-from gemm_tuner.cli.commands import build_parser as build_subparser
-from gemm_tuner.cli.main import main, run_options_from
-from gemm_tuner.cli.options import REPLACED, build_parser
-from gemm_tuner.cli.parser import underscored
-from gemm_tuner.cli.size_flags import read_sizes
+from gemm_tuner.cli.commands import Consoles
+from gemm_tuner.cli.main import main
+from gemm_tuner.cli.options import REPLACED
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_OK, UserError
-from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline import cluster_run, prepare
@@ -29,42 +23,9 @@ from gemm_tuner.pipeline import run as pipeline
 from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.system import bug_report
 
-ONE = ["-m", "64", "-n", "64", "-k", "64"]
+pytestmark = pytest.mark.usefixtures("machine")
+
 H200 = Machine((gpu(0),), NO_GPU.versions, "570.1")
-# What issue 2 asks for, and what this tuner adds.
-FLAGS = (
-    "--gemm_size_file", "-m", "-n", "-k", "--tuning_results_file", "--o", "-o", "--output", "--compare",
-    "--compare_wo_tuning", "--benchmark", "-col_a", "-col_b", "-dtype_a", "-dtype_b", "-dtype_c",
-    "--bias_vector", "--bias",
-    "--col_a", "--col_b", "--dtype", "--dtype_a", "--dtype_b", "--dtype_c", "--layout_a", "--layout_b", "--help_all",
-    "--starts_per_round", "--no_compile_stage", "--init_type", "--ngpus",
-    "--gpu_ids", "--num_threads", "--jobs", "--iters", "--rotating_tensor", "--keep", "--verbose", "--time_breakdown",
-    "--cache_limit", "--screen_with", "--compile_only", "--cluster", "--warmup",
-    "--no_warmup", "--profiler", "--arch", "--dry_run", "--explain", "--no_heuristics", "--space", "--rules",
-    "--templates", "--output_dir", "--icache_flush", "--hack_triton_compiler", "--replay", "--seed",
-    "--compile_limit", "--debug", "--version", "--batch", "--activation", "--alpha", "--beta", "--scaling",
-    "--precision", "--search", "--budget", "--update", "--min_improvement", "--fresh", "--launch_limit", "--families",
-    "--wait", "--no_wait", "--serve", "--kernel_from",
-)  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without a GPU, in an empty folder."""
-    monkeypatch.setattr(devices, "look", lambda: NO_GPU)
-    monkeypatch.chdir(tmp_path)
-
-
-def answer(capsys: pytest.CaptureFixture[str], argv: list[str]) -> tuple[int, str]:
-    """The exit status and the one line on standard error."""
-    status = main(argv)
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1, lines
-    assert lines[0].startswith("tune_gemm.py: ")
-    assert lines[0].isprintable()
-    return status, lines[0]
-
-
 FILES = {
     "typo in a key": ("- {M: 1, N: 1, K: 1}\n- {M: 1, N: 1, KK: 1}\n", ["entry 2 (line 2)", "'KK'", "did you mean K"]),
     "M is 0": ("- {M: 0, N: 1, K: 1}\n", ["entry 1", "M is 0", "an integer from 1"]),
@@ -326,190 +287,3 @@ def test_a_flag_that_has_no_use_here_says_so(
     for spelt in (name, name.replace("_", "-")):
         assert main([*ONE, f"--{spelt}"]) == EXIT_OK
         assert capsys.readouterr().err.splitlines() == [f"--{name}: {REPLACED[name]}"]
-
-
-def parsed(*argv: str) -> argparse.Namespace:
-    return build_parser().parse(list(argv))
-
-
-def asked(*argv: str) -> RunOptions:
-    arguments = parsed(*argv)
-    return run_options_from(arguments, read_sizes(arguments, None))  # type: ignore[arg-type]
-
-
-def test_help_lists_every_flag_in_groups_with_units(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(["--help_all"])
-    assert left.value.code == EXIT_OK
-    text = capsys.readouterr().out
-    missing = [flag for flag in FLAGS if f" {flag}" not in text]
-    assert missing == []
-    groups = ("what to tune", "what to do", "the space of configurations", "compiling and timing", "output", "examples")
-    assert [group for group in groups if group not in text] == []
-    flat = " ".join(text.split())
-    units = ("M, elements", "seconds one kernel", "of MB MiB", "rounds of finals", "exit status: 0")
-    assert [unit for unit in units if unit not in flat] == []
-
-
-def test_every_flag_of_the_parser_is_in_the_list_here() -> None:
-    flags = {flag for action in build_parser()._actions for flag in action.option_strings} - {"-h", "--help"}
-    assert flags == set(FLAGS)
-
-
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(["--version"])
-    assert left.value.code == EXIT_OK
-    assert capsys.readouterr().out.startswith("tune_gemm ")
-
-
-def test_dashes_and_underscores_are_the_same() -> None:
-    assert parsed("--gemm-size-file=a-b.yaml").gemm_size_file == "a-b.yaml"
-    assert parsed("--gemm-size_file", "a-b.yaml").gemm_size_file == "a-b.yaml"
-    assert parsed("--output-dir", "my-runs").output_dir == Path("my-runs")
-    assert parsed("-dtype-a", "fp16", "-col-b").dtype_a == "fp16"
-    assert parsed("-col-b").col_b
-    as_they_are = ["-m", "-5", "--", "-", "a-b"]
-    assert underscored([*as_they_are, "--ab-c=d-e"]) == [*as_they_are, "--ab_c=d-e"]
-
-
-def test_o_is_the_results_file() -> None:
-    for flag in ("-o", "--output", "--o", "--tuning-results-file"):
-        assert parsed(flag, "x.yaml").output == Path("x.yaml"), flag
-    assert parsed("-omy-runs/x-y.yaml").output == Path("my-runs/x-y.yaml")
-
-
-@pytest.mark.parametrize("command", SUBCOMMANDS)
-def test_the_output_of_a_subcommand_has_the_same_spellings(command: str) -> None:
-    spellings = [action.option_strings for action in build_subparser(command)._actions]
-    for found in spellings:
-        assert len({"-o", "--output", "--o"} & set(found)) in (0, 3), found
-
-
-def test_every_long_flag_takes_two_dashes() -> None:
-    one_dash = [flag for flag in FLAGS if len(flag) > 2 and not flag.startswith("--")]
-    assert one_dash
-    assert {f"-{flag}" for flag in one_dash} <= set(FLAGS)
-    for dashes in ("-", "--"):
-        found = parsed(f"{dashes}dtype_a", "fp8_e5m2", f"{dashes}dtype-b", "fp8_e4m3", f"{dashes}col_b")
-        assert (found.dtype_a, found.dtype_b, found.col_b) == ("fp8_e5m2", "fp8_e4m3", True)
-
-
-@pytest.mark.parametrize("argv", [["--dtype_a", "int4"], ["-dtype_a", "int4"], ["-dtype_a=int4"]])
-def test_an_error_names_the_flag_as_it_was_written(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
-    status, line = answer(capsys, [*ONE, *argv])
-    assert status == EXIT_INPUT
-    assert line.startswith(f"tune_gemm.py: {argv[0].partition('=')[0]}: 'int4' is not known")
-
-
-def test_the_keys_of_a_size_file_are_flags(tmp_path: Path) -> None:
-    """A size by flags is the size of an entry with the same names and values."""
-    entry = {"dtype": "fp8_e4m3", "layout_a": "col", "layout_b": "col", "batch": 2, "alpha": 2.0, "beta": 0.5,
-             "activation": "relu", "scaling": "tensor"}  # fmt: skip
-    flags = [word for key, value in entry.items() for word in (f"--{key}", str(value))]
-    given = ", ".join(f"{key}: {value}" for key, value in entry.items())
-    (tmp_path / "sizes.yaml").write_text(f"- {{M: 64, N: 64, K: 64, bias: true, {given}}}\n")
-    assert asked(*ONE, *flags, "--bias").entries == asked("--gemm_size_file", "sizes.yaml").entries
-
-
-CONTRADICTIONS = {
-    "a type twice": (["--dtype", "fp16", "--dtype_a", "bf16"], ["--dtype: ", "--dtype_a"]),
-    "a layout twice": (["--layout_a", "row", "-col_a"], ["-col_a", "--layout_a"]),
-    "an unknown layout": (["--layout_b", "column"], ["--layout_b: 'column'", "row, col"]),
-}
-
-
-@pytest.mark.parametrize(("argv", "words"), CONTRADICTIONS.values(), ids=list(CONTRADICTIONS))
-def test_flags_that_contradict_each_other(
-    capsys: pytest.CaptureFixture[str], argv: list[str], words: list[str]
-) -> None:
-    status, line = answer(capsys, [*ONE, *argv])
-    assert (status, [word for word in words if word not in line]) == (EXIT_INPUT, [])
-
-
-@pytest.mark.parametrize(
-    ("argv", "types"),
-    [
-        ([], ("bf16", "bf16", "bf16")),
-        (["-dtype_a", "fp16"], ("fp16", "fp16", "fp16")),
-        (["-dtype_b", "fp32"], ("fp32", "fp32", "fp32")),
-        (["-dtype_a", "fp16", "-dtype_c", "fp32"], ("fp16", "fp16", "fp32")),
-        (["-dtype_a", "fp8_e4m3"], ("fp8_e4m3", "fp8_e4m3", "bf16")),
-        (["-dtype_a", "fp8_e5m2", "-dtype_b", "fp8_e4m3"], ("fp8_e5m2", "fp8_e4m3", "bf16")),
-        (["-dtype_a", "int8"], ("int8", "int8", "int32")),
-        (["--dtype", "fp16"], ("fp16", "fp16", "fp16")),
-        (["--dtype", "fp8_e4m3", "--dtype_c", "fp32"], ("fp8_e4m3", "fp8_e4m3", "fp32")),
-        (["-dtype_a", "int8", "--scaling", "row_col"], ("int8", "int8", "bf16")),
-    ],
-)
-def test_types_follow_the_first(argv: list[str], types: tuple[str, str, str]) -> None:
-    problem = asked(*ONE, *argv).entries[0].problem
-    assert (problem.dtype_a, problem.dtype_b, problem.dtype_c) == types
-
-
-def test_layouts_and_bias() -> None:
-    problem = asked(*ONE, "-col_a", "--bias_vector").entries[0].problem
-    assert (problem.layout_a, problem.layout_b, problem.bias) == (Layout.COL, Layout.ROW, True)
-
-
-def test_batch_epilogue_scales_and_precision() -> None:
-    flags = ("--batch", "7", "--activation", "gelu", "--alpha", "2", "--beta", "-0.5", "--scaling", "tensor")
-    problem = asked(*ONE, *flags, "-dtype_a", "fp8_e4m3").entries[0].problem
-    expected = {"batch": 7, "activation": "gelu", "alpha": 2.0, "beta": -0.5, "scaling": "tensor", "dtype_c": "bf16"}
-    assert problem == GemmProblem(64, 64, 64, "fp8_e4m3", "fp8_e4m3", **expected)  # type: ignore[arg-type]
-    assert asked(*ONE, "-dtype_a", "fp32", "--precision", "tf32").entries[0].problem.precision == "tf32"
-    assert asked(*ONE, "--beta=-1e-3").entries[0].problem.beta == -0.001
-
-
-def test_an_entry_of_a_file_has_its_own_say(tmp_path: Path) -> None:
-    (tmp_path / "sizes.yaml").write_text("- {M: 1, N: 2, K: 3}\n- {M: 1, N: 2, K: 3, batch: 1, beta: 0}\n")
-    found = asked("--gemm_size_file", "sizes.yaml", "--batch", "2", "--beta", "3").entries
-    assert [(entry.problem.batch, entry.problem.beta) for entry in found] == [(2, 3.0), (1, 0.0)]
-
-
-def test_the_settings_of_a_full_command_line(tmp_path: Path) -> None:
-    run_options = asked(
-        *ONE, "--o", "t.yaml", "--compare", "--gpu_ids", "0,3", "--num_threads", "7", "--jobs", "4", "--iters", "9",
-        "--warmup", "0", "--rotating_tensor", "512", "--keep", "--verbose", "--time_breakdown", "--no_warmup",
-        "--profiler", "proton", "--arch", "gfx942", "--no_heuristics", "--init_type", "hpl", "--seed", "3",
-        "--compile_limit", "5",
-    )  # fmt: skip
-    expected: dict[str, Any] = {
-        "results_file": Path("t.yaml"), "check_all_finalists": True, "gpu_ids": (0, 3), "compile_workers": 7,
-        "jobs": 4, "iters": 9, "warmup": 0, "rotating_mib": 512, "keep": True, "verbose": True, "time_breakdown": True,
-        "compile_stage": False, "profiler": "proton", "arch": "gfx942", "heuristics": False, "init_type": "hpl",
-        "seed": 3, "compile_limit_s": 5.0, "output_dir": Path("results"),
-    }  # fmt: skip
-    assert {key: getattr(run_options, key) for key in expected} == expected
-
-
-def test_workers_may_be_a_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 32)
-    assert [asked(*ONE, "--num_threads", text).compile_workers for text in ("0.9", ".01", "40")] == [28, 1, 40]
-    for wrong in ("1.9", "0", "x"):
-        with pytest.raises(UserError, match=r"nor a share of the cores such as 0\.9"):
-            asked(*ONE, "--num_threads", wrong)
-
-
-def test_sizes_of_a_file_are_tuned_once(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "sizes.yaml").write_text("- {M: 1, N: 2, K: 3}\n- {M: 4, N: 5, K: 6}\n- {M: 1, N: 2, K: 3}\n")
-    heard: list[RunOptions] = []
-    monkeypatch.setattr(pipeline, "tune", lambda run_options, *_: heard.append(run_options) or EXIT_OK)
-    assert main(["--gemm_size_file", "sizes.yaml"]) == EXIT_OK
-    assert [entry.problem.m for entry in heard[0].entries] == [1, 4]
-    assert "1 repeated" in capsys.readouterr().err
-
-
-def test_the_command_itself() -> None:
-    command = [sys.executable, str(ROOT / "tune_gemm.py"), "-m", "0"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (EXIT_INPUT, "")
-    assert done.stderr == "tune_gemm.py: -m: '0' is not an integer of 1 or more\n"
-
-
-@pytest.mark.parametrize(("flags", "waits_s"), [((), None), (("--wait", "10m"), 600.0), (("--no_wait",), 0.0)])
-def test_how_long_to_wait_for_a_gpu(flags: tuple[str, ...], waits_s: float | None) -> None:
-    arguments = build_parser().parse(["-m", "8", "-n", "8", "-k", "8", *flags])
-    assert run_options_from(arguments, read_sizes(arguments, None)).gpu_wait_s == waits_s  # type: ignore[arg-type]

@@ -2,57 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-import pandas as pd
 import pytest
+from traced_calls import (
+    ALL_RIGHT,
+    GOOD,
+    ONE,
+    PLANNED,
+    REDUCE,
+    REDUCE_TWO,
+    SHARED,
+    SPLIT,
+    THREE,
+    TWO,
+    A,
+    B,
+    Rows,
+    Samples,
+    by_order,
+    calls,
+    plain,
+    sharing,
+    trace,
+)
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 from gemm_tuner.launch.journal import Begin, Called, End, Round
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.measure.attribution import Call, calls_of, join
 
-A, B = "gemm_tile_BM64_BN64_BK32_GM1_SK1_W4_S1", "gemm_tile_BM64_BN64_BK32_GM1_SK1_W4_S12"
-SPLIT, REDUCE, REDUCE_TWO = "gemm_tile_BM64_BN64_BK32_GM1_SK4_W4_S2", "gemm_reduce_SK4", "gemm_reduce_SK8"
 OTHER = "void at::native::fill<float>"
-Rows = list[tuple[str, float]]
-Samples = dict[tuple[int, str], tuple[float, ...]]
-
-
-def trace(
-    rows: Iterable[tuple[str, float]], scopes: Iterable[str] | None = None, processes: Iterable[str] | None = None
-) -> pd.DataFrame:
-    """Kernels in the order they ran; times in microseconds."""
-    listed = list(rows)
-    return pd.DataFrame(
-        {
-            "kernel_name": pd.Series([name for name, _ in listed], dtype="str"),
-            "start_ns": pd.Series(range(len(listed)), dtype="int64"),
-            "duration_ns": pd.Series([us * 1e3 for _, us in listed], dtype="float64"),
-            "scope": pd.Series(list(scopes) if scopes is not None else [""] * len(listed), dtype="str"),
-            "process": pd.Series(list(processes) if processes is not None else [""] * len(listed), dtype="str"),
-        }
-    )
-
-
-def calls(*planned: tuple[int, str, tuple[str, ...]] | tuple[int, str, tuple[str, ...], bool]) -> list[Call]:
-    """(work, configuration, kernels[, warm]) in order; numbered from 0."""
-    return [
-        Call(number, one[0], one[1], one[2], bool(one[3]) if len(one) > 3 else False)
-        for number, one in enumerate(planned)
-    ]
-
-
-def plain(*names: str, work: int = 0) -> list[Call]:
-    return calls(*((work, name, (name,)) for name in names))
-
-
-def by_order(rows: Rows, planned: list[Call]) -> tuple[Samples, set[tuple[int, str]]]:
-    joined = join(trace(rows), planned, by_scope=False)
-    assert not set(joined.samples_us) & set(joined.missing)
-    assert all(joined.missing.values())
-    return joined.samples_us, set(joined.missing)
 
 
 def test_every_call_gets_its_own_kernel() -> None:
@@ -110,30 +90,6 @@ def test_warm_calls_are_matched_and_not_counted() -> None:
     assert by_order([(A, 100.0), (A, 1.0), (B, 7.0)], planned) == ({(0, A): (1.0,)}, set())
 
 
-GOOD: Rows = [(A, 1.0), (SPLIT, 10.0), (REDUCE, 1.0), (A, 2.0), (SPLIT, 20.0), (REDUCE, 2.0), (B, 3.0)]
-PLANNED = calls(
-    (0, A, (A,)), (0, SPLIT, (SPLIT, REDUCE)), (0, A, (A,)), (0, SPLIT, (SPLIT, REDUCE)), (0, B, (B,))
-)  # fmt: skip
-ALL_RIGHT = {(0, A): (1.0, 2.0), (0, SPLIT): (11.0, 22.0), (0, B): (3.0,)}
-
-
-@pytest.mark.parametrize("dropped", range(len(GOOD)))
-def test_a_lost_row_costs_its_configuration_only(dropped: int) -> None:
-    """All of it: it had two calls at most."""
-    lost = {A: A, B: B}.get(GOOD[dropped][0], SPLIT)
-    samples, missing = by_order(GOOD[:dropped] + GOOD[dropped + 1 :], PLANNED)
-    assert missing == {(0, lost)}
-    assert samples == {key: times for key, times in ALL_RIGHT.items() if key[1] != lost}
-
-
-@pytest.mark.parametrize("repeated", range(len(GOOD)))
-def test_a_row_twice_costs_its_configuration_only(repeated: int) -> None:
-    hit = {A: A, B: B}.get(GOOD[repeated][0], SPLIT)
-    samples, missing = by_order(GOOD[: repeated + 1] + GOOD[repeated:], PLANNED)
-    assert missing == {(0, hit)}
-    assert samples == {key: times for key, times in ALL_RIGHT.items() if key[1] != hit}
-
-
 @pytest.mark.parametrize("at", range(len(GOOD) + 1))
 @pytest.mark.parametrize("name", [OTHER, f"{REDUCE}_of_another", "gemm_tile"])
 def test_kernels_that_nobody_knows_count_nowhere(at: int, name: str) -> None:
@@ -163,20 +119,6 @@ def test_two_sizes_share_a_kernel() -> None:
     rows = [(A, 1.0), (A, 2.0), (A, 30.0), (B, 4.0)]
     assert by_order(rows, planned) == ({(0, A): (1.0, 2.0), (1, A): (30.0,), (1, B): (4.0,)}, set())
     assert by_order(rows[1:], planned) == ({(1, B): (4.0,)}, {(0, A), (1, A)})
-
-
-SHARED = "gemm_tile_BM64_BN64_BK32_SK1_W4_S2"
-ONE, TWO, THREE = (f"gemm_tile_BM64_BN64_BK32_GM{group}_SK1_W4_S2" for group in (1, 4, 8))
-
-
-def sharing(*names: str, warm: int = 0) -> list[Call]:
-    """Calls of configurations of one kernel, the first ``warm`` of each not timed; B has a kernel of its own."""
-    met: dict[str, int] = {}
-    planned = []
-    for name in names:
-        met[name] = met.get(name, 0) + 1
-        planned.append((0, name, (B if name == B else SHARED,), met[name] <= warm))
-    return calls(*planned)
 
 
 def test_configurations_of_one_kernel_are_told_by_order_one_after_another() -> None:
@@ -216,99 +158,6 @@ def test_configurations_of_one_kernel_in_two_launches_are_told_by_order() -> Non
     assert without_the_second_reduction == ({(0, ONE): (11.0,), (1, ONE): (33.0,)}, {(0, TWO)})
     without_the_second_call = by_order([*rows[:3], *rows[5:]], planned)
     assert without_the_second_call == ({}, {(0, ONE), (0, TWO), (1, ONE)})
-
-
-@pytest.mark.parametrize("at", [0, 3, 4])
-def test_a_row_too_many_of_a_shared_kernel_costs_all_that_share_it_and_says_so(at: int) -> None:
-    planned = sharing(ONE, ONE, B, TWO, THREE)
-    rows = [(B if call.name == B else SHARED, 1.0 + call.number) for call in planned]
-    joined = join(trace([*rows[:at], (SHARED, 9.0), *rows[at:]]), planned, by_scope=False)
-    assert joined.samples_us == {(0, B): (3.0,)}
-    assert set(joined.missing) == {(0, ONE), (0, TWO), (0, THREE)}
-    assert set(joined.missing.values()) == {
-        f"the trace has 5 calls of {SHARED}, the journal 4, which costs all 3 configurations of this start that "
-        "share it their times"
-    }
-
-
-@pytest.mark.parametrize(
-    ("at", "lost"), [(0, [(0, ONE)]), (1, [(0, ONE)]), (3, [(0, TWO), (0, THREE)]), (4, [(0, TWO), (0, THREE)])]
-)
-def test_without_flushes_a_lost_row_costs_the_calls_of_its_kernel_that_stand_together(
-    at: int, lost: list[tuple[int, str]]
-) -> None:
-    planned = sharing(ONE, ONE, B, TWO, THREE)
-    rows = [(B if call.name == B else SHARED, 1.0 + call.number) for call in planned]
-    right = by_order(rows, planned)[0]
-    samples, missing = by_order(rows[:at] + rows[at + 1 :], planned)
-    assert missing == set(lost)
-    assert samples == {key: times for key, times in right.items() if key not in lost}
-
-
-def flushed(planned: list[Call], *, spin_up: int = 0) -> list[Call]:
-    """As the launcher journals them: a flush before each timed call, and a spin-up before the first of all."""
-    return [replace(call, flushes=(not call.warm) + spin_up * (call.number == 0)) for call in planned]
-
-
-@pytest.mark.parametrize("at", range(4))
-def test_with_flushes_a_lost_row_costs_its_call_alone(at: int) -> None:
-    planned = flushed(sharing(*[ONE] * 4, *[TWO] * 4, *[THREE] * 4), spin_up=5)
-    rows = rows_of(planned)
-    joined = join(trace(row for row in rows if row != (SHARED, 1.0 + 4 + at)), planned, by_scope=False)
-    two = tuple(5.0 + call for call in range(4) if call != at)
-    assert joined.samples_us == {(0, ONE): (1.0, 2.0, 3.0, 4.0), (0, TWO): two, (0, THREE): (9.0, 10.0, 11.0, 12.0)}
-    assert not joined.missing
-
-
-def rows_of(planned: list[Call]) -> Rows:
-    """What a profiler shows that loses nothing; call n takes 1 + n us in each of its kernels."""
-    return [
-        (name, 40.0 if name == FLUSH_SYMBOL else 1.0 + call.number)
-        for call in planned
-        for name in [FLUSH_SYMBOL] * (call.flushes or 0) + list(call.symbols)
-    ]
-
-
-def test_a_configuration_that_lost_half_of_its_calls_is_missing() -> None:
-    planned = flushed(sharing(*[ONE] * 4, *[TWO] * 4))
-    rows = [row for row in rows_of(planned) if row not in ((SHARED, 1.0), (SHARED, 2.0))]
-    joined = join(trace(rows), planned, by_scope=False)
-    assert joined.samples_us == {(0, TWO): (5.0, 6.0, 7.0, 8.0)}
-    assert joined.missing == {(0, ONE): f"the trace has 6 calls of {SHARED}, the journal 8"}
-
-
-def test_in_finals_a_lost_row_costs_its_round_of_its_size() -> None:
-    """The judge compares samples round by round: they must not move up. Another size is not touched."""
-    order = [(work, name, turn) for work in (0, 1) for turn in range(3) for name in (ONE, TWO)]
-    planned = [Call(n, work, name, (SHARED,), False, 1, turn) for n, (work, name, turn) in enumerate(order)]
-    joined = join(trace(row for row in rows_of(planned) if row != (SHARED, 3.0)), planned, by_scope=False)
-    assert joined.samples_us == {
-        (0, ONE): (1.0, 5.0), (0, TWO): (2.0, 6.0), (1, ONE): (7.0, 9.0, 11.0), (1, TWO): (8.0, 10.0, 12.0),
-    }  # fmt: skip
-    assert not joined.missing
-
-
-def test_a_vendor_call_that_lost_one_of_its_kernels_has_no_time() -> None:
-    planned = flushed(calls(*[(0, VENDOR, ())] * 3, (1, VENDOR, ())))
-    one = [(FLUSH_SYMBOL, 40.0), (BEGIN_SYMBOL, 1.0), ("gemv", 7.0), ("reduce", 2.0), (END_SYMBOL, 1.0)]
-    other = [(FLUSH_SYMBOL, 40.0), (BEGIN_SYMBOL, 1.0), ("gemv", 5.0), (END_SYMBOL, 1.0)]
-    rows = [*one, *one[:2], *one[3:], *one, *other]
-    assert by_order(rows, planned) == ({(0, VENDOR): (9.0, 9.0), (1, VENDOR): (5.0,)}, set())
-
-
-def test_a_lost_row_of_a_kernel_of_one_configuration_says_nothing_of_others() -> None:
-    joined = join(trace([(A, 1.0)]), plain(A, A), by_scope=False)
-    assert joined.missing == {(0, A): f"the trace has 1 calls of {A}, the journal 2"}
-
-
-def test_by_scope_a_lost_row_of_a_shared_kernel_costs_one_configuration() -> None:
-    planned = sharing(ONE, TWO, ONE, THREE)
-    rows = [(SHARED, 1.0 + call.number) for call in planned]
-    scopes = [f"L{call.number}" for call in planned]
-    joined = join(trace(rows, scopes), planned, by_scope=True)
-    assert joined.samples_us == {(0, ONE): (1.0, 3.0), (0, TWO): (2.0,), (0, THREE): (4.0,)} and not joined.missing
-    joined = join(trace(rows[:1] + rows[2:], scopes[:1] + scopes[2:]), planned, by_scope=True)
-    assert joined.samples_us == {(0, ONE): (1.0, 3.0), (0, THREE): (4.0,)} and set(joined.missing) == {(0, TWO)}
 
 
 def test_the_vendor_is_all_between_its_markers() -> None:

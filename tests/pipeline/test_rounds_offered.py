@@ -1,0 +1,127 @@
+"""Rounds that compile while they are timed: what compiled is timed, and what is offered for the next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from round_batches import NAMES, Batch, CompilesAll, CompilesSome, clocked, named, statuses
+from samples import problem
+from tuning import StandInGpu, limit
+
+from gemm_tuner.launch.plan import Plan
+from gemm_tuner.measure.budget import Budget
+from gemm_tuner.pipeline.rounds import view_of
+from gemm_tuner.search import make_search
+
+pytestmark = pytest.mark.usefixtures("in_a_folder")
+
+
+@pytest.mark.parametrize(("overlaps", "budget_s", "waiting"), [(True, 0.0, 5), (False, 0.0, 0), (True, 1e4, 0)])
+def test_the_first_processes_of_finals_start_while_a_round_is_timed(
+    overlaps: bool, budget_s: float, waiting: int, tmp_path: Path
+) -> None:
+    class Preparing(StandInGpu):
+        waiting = 0
+
+        def prepare_finals(self, count: int) -> None:
+            self.waiting = count
+
+    gpu = Preparing(overlaps=overlaps)
+    seen: list[int] = []
+    gpu.before = lambda plan: seen.append(gpu.waiting)
+    batch = Batch(tmp_path, gpu)
+    if budget_s:
+        limit(batch.session, Budget(budget_s))
+    batch.run()
+    assert seen == [waiting] * 3
+
+
+def run_with(batch: Batch, compiling: CompilesSome) -> None:
+    """Notes in the same list what is screened."""
+
+    def note(plan: Plan) -> None:
+        compiling.events.append(("screen", [named(one.problem, name) for one in plan.work for _, name in one.entries]))
+
+    batch.gpus[0].before = note
+    batch.run(compiling)
+
+
+def of_both(*places: int) -> list[str]:
+    return [f"{m}/{place}" for m in (512, 64) for place in places]
+
+
+def test_only_what_compiled_is_timed_and_the_next_round_is_offered_first(tmp_path: Path) -> None:
+    compiling, batch = CompilesSome(), Batch(tmp_path)
+    run_with(batch, compiling)
+    in_turns = [[f"{m}/{place}" for place in places for m in (512, 64)] for places in ((2, 3), (4, 5))]
+    assert compiling.events == [
+        *(("compile", of_both(0, 1)), ("offer", in_turns[0]), ("screen", of_both(1))),
+        *(("compile", of_both(2, 3)), ("offer", in_turns[1]), ("screen", of_both(2, 3))),
+        *(("compile", of_both(4, 5)), ("offer", []), ("screen", of_both(4, 5))),
+    ]
+    assert statuses(batch.states[0])[NAMES[0]] == "spilled"
+    assert NAMES[0] in view_of(batch.states[0]).failed
+
+
+def test_a_launcher_that_stays_times_a_part_of_a_round_while_the_rest_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gemm_tuner.pipeline.rounds.LEAST_OF_A_PART", 6)
+    batch = Batch(tmp_path, StandInGpu(stays=True), search=make_search("full", round_size=12))
+    compiling = CompilesAll(clocked(batch.session), takes_s=2.0)
+    run_with(batch, compiling)
+    one, two = ([f"{m}/{place}" for place in range(6)] for m in (512, 64))
+    assert compiling.events == [
+        *(("compile", one), ("meanwhile", two), ("offer", two), ("screen", one)),
+        *(("compile", two), ("offer", []), ("screen", two)),
+    ]
+    assert batch.session.log.facts["search rounds"] == 1
+    assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
+
+
+@pytest.mark.parametrize(
+    ("stays", "takes_s", "budget_s", "least"),
+    [(False, 2.0, 0.0, 6), (True, 0.5, 0.0, 6), (True, 2.0, 1e4, 6), (True, 2.0, 0.0, 7)],
+    ids=["a plan costs a start", "compiling takes no time", "budget", "too few"],
+)
+def test_a_round_is_timed_as_a_whole_where_parts_gain_nothing(
+    stays: bool, takes_s: float, budget_s: float, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gemm_tuner.pipeline.rounds.LEAST_OF_A_PART", least)
+    batch = Batch(tmp_path, StandInGpu(stays=stays), search=make_search("full", round_size=12))
+    if budget_s:
+        limit(batch.session, Budget(budget_s))
+    compiling = CompilesAll(clocked(batch.session), takes_s)
+    run_with(batch, compiling)
+    assert [names for what, names in compiling.events if what == "screen"] == [of_both(*range(6))]
+
+
+@pytest.mark.parametrize("gpus", [2, 3])
+@pytest.mark.parametrize("sizes", [3, 4, 6])
+def test_each_part_of_a_round_has_a_size_for_every_gpu(
+    gpus: int, sizes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes that are dealt part by part would else all go to the first GPUs, and stay there."""
+    monkeypatch.setattr("gemm_tuner.pipeline.rounds.LEAST_OF_A_PART", 1)
+    there = [StandInGpu(stays=True) for _ in range(gpus)]
+    of = [problem(64 * (1 + place), 512, 512) for place in range(sizes)]
+    batch = Batch(tmp_path, *there, search=make_search("full", round_size=6 * sizes), sizes=of)
+    batch.run(CompilesAll(clocked(batch.session), takes_s=2.0))
+    assert [len(gpu.plans) for gpu in there] == [sizes // gpus] * gpus
+    counts = [len({work.problem for plan in gpu.plans for work in plan.work}) for gpu in there]
+    assert sum(counts) == sizes and max(counts) - min(counts) <= 1
+
+
+def test_what_a_round_asks_for_is_not_offered_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where an earlier part of the round was timed, of which the search has not learned yet."""
+    monkeypatch.setattr("gemm_tuner.pipeline.rounds.LEAST_OF_A_PART", 1)
+    batch = Batch(tmp_path, StandInGpu(stays=True))
+    compiling = CompilesAll(clocked(batch.session), takes_s=2.0)
+    run_with(batch, compiling)
+    screened: list[str] = []
+    for what, names in compiling.events:
+        screened += names if what == "screen" else []
+        if what == "offer":
+            assert not set(names) & set(screened) and len(names) == len(set(names))
+    assert len(screened) == 12 and len(batch.plans) == 6
