@@ -169,3 +169,10 @@ def test_a_choice_that_was_compared_with_nothing_is_not_counted_as_verified(tmp_
         assert done.returncode == EXIT_UNVERIFIED and "0 of 1" in done.stderr, done.stderr
     (row,) = results.read(tmp_path / "tuned.yaml").rows
     assert row.verified is Verified.FALSE
+
+
+def test_a_server_is_refused_without_naming_flags_of_gemms(tmp_path: Path) -> None:
+    write_spec(tmp_path)
+    done = tune_gemm(tmp_path, "kernel", "softmax.py:softmax_rows", "--spec", "spec.yaml", "--serve", "vllm")
+    assert done.returncode == EXIT_INPUT and "--serve" in done.stderr and "--dtype" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -83,6 +83,8 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.cli.main import run
     from gemm_tuner.hosts import host_spec_file
 
+    if arguments.serve:
+        raise UserError("is for GEMMs, which servers have files of", where="--serve", hint="leave it out")
     if arguments.host or (arguments.spec is not None and host_spec_file.names_host(arguments.spec)):
         from gemm_tuner.hosts.host_spec import HostProblem
 
