@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 import samples
+from exported_modules import HEADER, choice
 from result_files import write_choices
-from test_module_export import HEADER, choice
 
 from gemm_tuner.cli.main import main
 from gemm_tuner.compile.compile_tasks import write_scripts
