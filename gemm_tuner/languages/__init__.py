@@ -1,1 +1,4 @@
-"""Kernel languages: one package per language, which compiles, names, loads and launches its kernels."""
+"""Kernel languages: one package per language, which compiles, names, loads and launches its kernels.
+
+May import core, system.
+"""

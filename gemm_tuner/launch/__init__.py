@@ -1,2 +1,5 @@
 """The code that runs in launcher processes, under the profiler: launches, journal, checks. torch is imported on
-demand."""
+demand.
+
+May import core, system, languages.
+"""

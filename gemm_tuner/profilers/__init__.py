@@ -1,4 +1,7 @@
-"""The supported profilers, one module per tool."""
+"""The supported profilers, one module per tool.
+
+May import core, system, launch.
+"""
 
 from __future__ import annotations
 
