@@ -108,8 +108,8 @@ def mojo(program: str) -> tuple[str, ...]:
     """The mojo command: that of the spec, else the one next to $MODULAR_PYTHON, else from PATH."""
     if program:
         return tuple(shlex.split(program))
-    beside = Path(os.environ.get(MODULAR_PYTHON) or "-").with_name("mojo")
-    if beside.is_file():
+    python = os.environ.get(MODULAR_PYTHON)
+    if python and (beside := Path(python).with_name("mojo")).is_file():
         return (str(beside),)
     found = shutil.which("mojo")
     if found is None:

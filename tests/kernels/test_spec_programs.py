@@ -23,6 +23,7 @@ def test_the_interpreter_is_of_ones_choice(run: Run) -> None:
         script(run.folder / place, BENCH.replace("calls", f"{run.folder}/called_{Path(place).name}"))
     run.setenv("PATH", "/usr/bin:/bin")
     spec = "file: sample.mojo\nparams: {M: 1, S: 1}\n"
+    script(run.folder / "mojo", BENCH)  # a file of the working directory is not looked for
     assert run(spec=spec) == EXIT_ENVIRONMENT and "pip install mojo" in run.log[-1]
     assert run(spec=spec + "mojo: ./mine\n") == EXIT_OK and (run.folder / "called_mine").exists()
     run.setenv("MODULAR_PYTHON", str(run.folder / "env" / "python"))
