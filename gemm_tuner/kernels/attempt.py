@@ -16,6 +16,7 @@ from gemm_tuner.system.child_output import ChildOutput, run_child
 from gemm_tuner.system.processes import how_it_ended
 
 REASON_CHARS = 300
+NOTE = "note: "  # compilers, such as Mojo's, say in it which constraint failed
 # A shell whose child was killed by a signal exits with 128 plus the signal's number.
 SHELL_SIGNAL = 128
 CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGKILL, signal.SIGTRAP)
@@ -83,11 +84,13 @@ def other_name(spec: ProgramSpec, instance: Instance, reading: Reading, stdout: 
 
 
 def _ended(child: ChildOutput) -> str:
-    """How a child ended and the last line of its output, on one line."""
+    """How a child ended, and the first error of its output with the compiler's note about it, else the last line."""
     how = how_it_ended(child.exit_status)
     if child.exit_status - SHELL_SIGNAL in CRASHES:
         how += f", {signal.Signals(child.exit_status - SHELL_SIGNAL).name} in a shell"
     said = [line.strip() for line in (child.stderr.strip() or child.stdout).splitlines() if line.strip()]
     errors = [line for line in said if "error" in line.lower()]
     line = errors[0] if errors else said[-1] if said else ""
+    if errors and (note := next((one for one in said[said.index(line) :] if NOTE in one), "")):
+        line += f"; {note.partition(NOTE)[2]}"
     return f"{how}: {line[:REASON_CHARS]}" if line else how

@@ -50,6 +50,15 @@ def test_lines_are_built_once_and_one_that_fails_costs_its_specs(run: Run) -> No
     assert {row["status"] for row in rows[2:]} == {"compile_error"} and "error: tile 3" in rows[2]["reason"]
 
 
+def test_the_reason_has_the_compilers_note_about_its_first_error(run: Run) -> None:
+    lines = ("m.mojo:20:5: error: instantiation failed", "    ^", "m.mojo:21:5: note: constraint failed: T divides N")
+    text = "".join(f"echo '{line}' >&2\n" for line in (*lines, "mojo: error: failed to run"))
+    script(run.folder / "c.sh", f"#!/bin/sh\n{text}exit 1\n")
+    assert run("-o", "t.csv", spec='command: "./c.sh {T}"\nparams: {T: 1}\n' + METRIC) == EXIT_UNVERIFIED
+    (row,) = run.table()
+    assert "error: instantiation failed" in row["reason"] and "constraint failed: T divides N" in row["reason"]
+
+
 def test_the_example_in_c_is_tuned(run: Run) -> None:
     """Real times of a real compiler's code, its tiles checked by the program itself."""
     for name in ("matmul.c", "matmul.yaml"):
