@@ -54,6 +54,7 @@ class Bench:
         self._number = self._flushed = 0
         self._rested_at = 0.0  # time.perf_counter() when the clocks have recovered; 0 if they need not
         self._slack_us = 0.0  # GPU time of a flush minus the host's time to launch it
+        self._long_flush_us = 0.0  # GPU time of a long flush; 0 if it is unknown
         self.placement = processor.placement(self.method.seed, self.process)
         self.flushes = bool(self.method.flush_bytes)
         self._support = language.support_calls(self.method.flush_bytes, self.device)
@@ -80,6 +81,11 @@ class Bench:
         self._start_support(FLUSH_SYMBOL)
         self._flushed += 1
 
+    def _flush_long(self) -> None:
+        """As ``flush``, for LONG_FLUSH_SWEEPS times as long, in one launch."""
+        self._start_support(LONG_FLUSH)
+        self._flushed += 1
+
     def _start_support(self, symbol: str) -> None:
         if self._clock is None:
             self._support[symbol]()
@@ -95,20 +101,28 @@ class Bench:
         if not self.processor.idles:
             return
         timed = min(TIMED_FLUSHES, SPIN_UP_FLUSHES)
-        self._spin(SPIN_UP_FLUSHES - timed)
         self.processor.wait()
+        launched = time.perf_counter()
+        long_flushes = self._spin(SPIN_UP_FLUSHES - timed)
+        self.processor.wait()
+        if long_flushes:
+            self._long_flush_us = (time.perf_counter() - launched) / long_flushes * 1e6
         for _ in range(timed):
             self.flush()
         launched = time.perf_counter()
         self.processor.wait()
         self._slack_us = (time.perf_counter() - launched) / timed * 1e6
 
-    def _spin(self, flushes: int) -> None:
-        """Keeps the GPU busy for as long as so many flushes take, by few launches, since a profiler records each."""
-        at_once = LONG_FLUSH_SWEEPS if LONG_FLUSH in self._support else 1
-        for _ in range(flushes // at_once):
-            self._start_support(LONG_FLUSH if at_once > 1 else FLUSH_SYMBOL)
-            self._flushed += 1
+    def _spin(self, flushes: int) -> int:
+        """Keeps the GPU busy for as long as so many flushes take, by few launches, since a profiler records each.
+        Returns the number of long flushes."""
+        if LONG_FLUSH not in self._support:
+            for _ in range(flushes):
+                self.flush()
+            return 0
+        for _ in range(flushes // LONG_FLUSH_SWEEPS):
+            self._flush_long()
+        return flushes // LONG_FLUSH_SWEEPS
 
     def rest(self) -> None:
         """Pauses after work that may have reached the power limit, until the clocks have recovered; then spins up. What
@@ -154,23 +168,27 @@ class Bench:
     def call(self, candidate: Candidate | VendorCandidate, *, warm: bool) -> None:
         """Makes one call of a candidate and writes it to the journal under its number."""
         candidate.prepare()
-        flushes = self._flushes_before(candidate) if self.flushes and not warm else 0
-        for _ in range(flushes):
-            self.flush()
+        busy_us = self._flush_before(candidate) if self.flushes and not warm else 0.0
         began = time.perf_counter()
         with self.scope():
             candidate.launch(self)
         launch_us = (time.perf_counter() - began) * 1e6
         candidate.launch_us = min(launch_us, candidate.launch_us or launch_us)
-        self._journal_call(candidate, warm=warm, queued=flushes * self._slack_us > launch_us)
+        self._journal_call(candidate, warm=warm, queued=busy_us > launch_us)
 
-    def _flushes_before(self, candidate: Candidate | VendorCandidate) -> int:
-        """The number of flushes that keeps the GPU busy until the host has launched all kernels of the call. The time
-        of the call is the span from the first start to the last end, which must not include waiting for the host."""
-        if len(candidate.symbols) == 1 or self._slack_us < LEAST_SLACK_US or not candidate.launch_us:
-            return 1
-        needed = max(1, math.ceil(LAUNCH_MARGIN * candidate.launch_us / self._slack_us))
-        return needed if needed <= MOST_FLUSHES else 1
+    def _flush_before(self, candidate: Candidate | VendorCandidate) -> float:
+        """Flushes until the GPU is busy for longer than the host needs to launch all kernels of the call, and returns
+        for how long it then is, in microseconds. The time of a call of several kernels is the span from the first start
+        to the last end, which must not include waiting for the host."""
+        busy_us = LAUNCH_MARGIN * candidate.launch_us if len(candidate.symbols) != 1 else 0.0
+        flushes = max(1, math.ceil(busy_us / self._slack_us)) if self._slack_us >= LEAST_SLACK_US else math.inf
+        if flushes > MOST_FLUSHES and 0 < busy_us <= self._long_flush_us:  # short flushes take the host too long
+            self._flush_long()
+            return self._long_flush_us
+        flushes = flushes if flushes <= MOST_FLUSHES else 1
+        for _ in range(int(flushes)):
+            self.flush()
+        return flushes * self._slack_us
 
     def timed_call_us(self, candidate: Candidate) -> float:
         """As ``call``; returns the time on the host until the call has ended, including launch overhead.

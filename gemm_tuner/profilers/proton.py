@@ -1,4 +1,4 @@
-"""Proton, the profiler that is part of Triton. It adds up launches, so every timed call gets its own scope."""
+"""Proton, the profiler that is part of Triton. Every timed call has a scope of its own in the trace."""
 
 from __future__ import annotations
 
@@ -7,41 +7,65 @@ from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.profilers.base import (
-    MAX_ROWS,
     UNKNOWN_VERSION,
     Dispatch,
     Profiler,
-    TraceError,
-    no_kernels,
     to_frame,
     unreadable,
     written,
 )
-from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import read_text
-from gemm_tuner.system.json_records import parse_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
-OUTPUT = "trace.hatchet"
+OUTPUT = "trace.chrome_trace"
+KERNEL = "kernel"
 SCOPE = re.compile(r"L[0-9]{1,18}")
-TIME = "time (ns)"
-LONGEST_NS = 2**63
-MAX_TREE_BYTES = 256 * 2**20
+MAX_TRACE_BYTES = 512 * 2**20
 LAUNCH_METADATA = "__proton_launch_metadata"  # kernels that Triton runs to compute the metadata of a launch
 FLAGS_WITH_A_VALUE = ("-X", "-W")
-SHAPE = "proton's tree: a list whose first element has frame, metrics and children"
+SHAPE = "traceEvents, with name, ts and dur (microseconds) of each kernel"
+
+Microseconds = Annotated[float, msgspec.Meta(ge=0, lt=2**53)]
+
+
+class Details(msgspec.Struct):
+    """What proton notes of an event. call_stack: names from the outermost scope to the kernel."""
+
+    call_stack: list[str] = []
+
+
+class TraceEvent(msgspec.Struct):
+    """An event of a trace, by Chrome's names."""
+
+    cat: str = ""
+    name: str = ""
+    ts: Microseconds = 0.0
+    dur: Microseconds = 0.0
+    args: Details = msgspec.field(default_factory=Details)
+
+
+class Trace(msgspec.Struct):
+    """A line of a trace file."""
+
+    traceEvents: list[TraceEvent]
+
+
+DECODER = msgspec.json.Decoder(Trace)
 
 
 class Proton(Profiler):
     name = "proton"
     backends = ("cuda", "hip")
     uses_scopes = True
+    keeps_real_time = True
     runs_beside_others = True
     install_hint = "proton is part of Triton: pip install triton"
 
@@ -63,7 +87,7 @@ class Proton(Profiler):
         come before proton's own ``-m``.
         """
         script = script_index(argv)
-        profile = ["-m", "triton.profiler.proton", "-n", str(out_dir / "trace")]
+        profile = ["-m", "triton.profiler.proton", "-d", "trace", "-n", str(out_dir / "trace")]
         return [*argv[:script], *profile, *argv[script:]]
 
     def read(self, out_dir: Path) -> pd.DataFrame:
@@ -92,62 +116,28 @@ def script_index(argv: list[str]) -> int:
 
 
 def read_file(path: Path) -> pd.DataFrame:
-    """Reads a .hatchet file (JSON). start_ns is an ordinal: rows outside any scope first, then by scope number.
+    """Reads a .chrome_trace file: one JSON object per line, whose events of category "kernel" are the launches.
 
-    A kernel that ran c times in one scope gives c rows with the mean time, because proton keeps only the sum.
+    The scope of a launch is the innermost one of proton's scopes ``L<number>`` on its call stack, "" without any.
     """
-    found = sorted(leaves(path, load_tree(path)), key=lambda leaf: leaf[0])
-    rows = (
-        (name, time_ns / count, f"L{scope}" if scope >= 0 else "")
-        for scope, name, count, time_ns in found
-        for _ in range(count)
-    )
-    return to_frame(path, (Dispatch(name, order, mean_ns, scope) for order, (name, mean_ns, scope) in enumerate(rows)))
-
-
-def load_tree(path: Path) -> Any:
     try:
-        text = read_text(path, "file", "JSON", MAX_TREE_BYTES)
-        if not text.strip():
-            raise no_kernels(path)
-        tree = parse_json(text, "file", str(path))
-    except TraceError:
-        raise
+        text = read_text(path, "file", "JSON", MAX_TRACE_BYTES)
     except UserError as error:
         raise unreadable(path, None, error.what, accepted=SHAPE) from error
-    if not isinstance(tree, list) or not tree:
-        raise bad_shape(path)
-    return tree[0]
+    lines = ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+    return to_frame(path, (dispatch for number, line in lines for dispatch in dispatches(path, number, line)))
 
 
-def leaves(path: Path, root: Any) -> Iterator[tuple[int, str, int, float]]:
-    """(scope number or -1, kernel name, launches, total ns) of every kernel, in the order of the file."""
-    stack = [(root, -1)]
-    while stack:
-        node, scope = stack.pop()
-        try:
-            name, metrics, children = node["frame"]["name"], node["metrics"], list(node["children"])
-            count, time_ns = metrics.get("count", 0), metrics.get(TIME)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise bad_shape(path) from error
-        if name == LAUNCH_METADATA:
-            continue
-        if count and time_ns is not None:
-            if children:
-                raise unreadable(path, None, f"{show(name)} has both a time and children", accepted=SHAPE)
-            yield scope, *checked(path, name, count, time_ns)
-        if isinstance(name, str) and SCOPE.fullmatch(name):
-            scope = int(name[1:])
-        stack.extend((child, scope) for child in reversed(children))
-
-
-def checked(path: Path, name: Any, count: Any, time_ns: Any) -> tuple[str, int, float]:
-    numeric = type(time_ns) in (int, float) and type(count) is int
-    if not isinstance(name, str) or not numeric or not 1 <= count <= MAX_ROWS or not 0 <= time_ns < LONGEST_NS:
-        what = f"{show(name)} ran {show(count)} times in {show(time_ns)} ns"
-        raise unreadable(path, None, what, accepted="numbers, 0 or more")
-    return name, count, float(time_ns)
-
-
-def bad_shape(path: Path) -> TraceError:
-    return unreadable(path, None, "the file is not a proton tree", accepted=SHAPE)
+def dispatches(path: Path, number: int, line: str) -> Iterator[Dispatch]:
+    """The launches in a line of a trace file. number: of the line, from 1."""
+    try:
+        events = DECODER.decode(line).traceEvents
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise unreadable(path, number, f"the line is no part of proton's trace: {error}", accepted=SHAPE) from error
+    for event in events:
+        stack = event.args.call_stack
+        if event.cat == KERNEL and LAUNCH_METADATA not in stack:
+            if not event.name:
+                raise unreadable(path, number, "a kernel has no name", accepted=SHAPE)
+            scope = next((name for name in reversed(stack[:-1]) if SCOPE.fullmatch(name)), "")
+            yield Dispatch(event.name, round(event.ts * 1000), event.dur * 1000, scope)

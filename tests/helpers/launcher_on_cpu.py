@@ -58,7 +58,7 @@ class IdlingCpu(Cpu):
 class Launcher:
     """A launcher's insides on the CPU: nothing is waited for, since nothing runs elsewhere.
 
-    support: what a launch of one of the measurement's own kernels comes to.
+    support: what a launch of one of the measurement's own kernels comes to; of a long flush, ``long_flush``.
     """
 
     def __init__(
@@ -68,13 +68,14 @@ class Launcher:
         deadline: float = 0.0,
         process: int = 0,
         support: Callable[[str], None] = lambda symbol: None,
+        long_flush: Callable[[], None] | None = None,
         **method: Any,
     ) -> None:
         self._journal, self.stop = io.StringIO(), folder / STOP_FILE
         how = Method(warmup_calls=1, timed_calls=3, **method)
         plan = Plan(SCREEN, (), (), how, device="cpu", deadline=deadline, process=process)
         kernels = {symbol: partial(support, symbol) for symbol in SYMBOLS}
-        kernels[LONG_FLUSH] = partial(support, FLUSH_SYMBOL)
+        kernels[LONG_FLUSH] = long_flush or partial(support, FLUSH_SYMBOL)
         language: Any = SimpleNamespace(support_calls=lambda flush_bytes, device: kernels)
         self.bench = Bench(plan, Journal(self._journal), self.stop, language, IdlingCpu())
 

@@ -21,26 +21,18 @@ from gemm_tuner.system.processes import identity
 
 
 class Scoped(StandIn):
-    """Notes each kernel under the number of its call."""
+    """Notes each kernel under the number of its call, one after the other."""
 
     def __init__(self, plan: Plan, journal: Journal) -> None:
         super().__init__(plan, journal, io.StringIO())
-        self.scopes: dict[str, list[tuple[str, float]]] = {}
+        self.events: list[dict[str, object]] = []
+        self._ended_us = 0.0
 
     def kernel(self, name: str, us: float) -> None:
-        if name != FLUSH:
-            self.scopes.setdefault(f"L{self.number}", []).append((name, us))
-
-    def tree(self) -> list[object]:
-        scopes = [
-            {"frame": {"name": scope}, "metrics": {}, "children": [leaf(name, us) for name, us in kernels]}
-            for scope, kernels in self.scopes.items()
-        ]
-        return [{"frame": {"name": "ROOT"}, "metrics": {}, "children": scopes}, {}]
-
-
-def leaf(name: str, us: float) -> dict[str, object]:
-    return {"frame": {"name": name}, "metrics": {"count": 1, "time (ns)": us * 1000}, "children": []}
+        stack = ["ROOT", name] if name == FLUSH else ["ROOT", f"L{self.number}", name]
+        event = {"name": name, "cat": "kernel", "ts": self._ended_us, "dur": us, "args": {"call_stack": stack}}
+        self.events.append(event)
+        self._ended_us += us
 
 
 def main() -> None:
@@ -60,7 +52,7 @@ def main() -> None:
             for index, work in enumerate(stand_in.plan.work):
                 stand_in.time_all(index, work)
             journal.write(Compiles(0, 1))
-            (folder / "trace.hatchet").write_text(json.dumps(stand_in.tree()))
+            (folder / "trace.chrome_trace").write_text(json.dumps({"traceEvents": stand_in.events}))
             journal.write(Finished())
 
 

@@ -83,9 +83,7 @@ READ: dict[str, tuple[Reader, int, int, str, int, float]] = {
         0,
         152192,
     ),
-    "proton_triton3.6_h200_triton_matmul.json": (proton.read_file, 20, 10, "matmul_kernel", 10, 29187.2),
-    "proton_hatchet_hip_gfx942_add_kernel.json": (proton.read_file, 1, 0, "add_kernel", 0, 3925),
-    "proton_hatchet_cuda_launch_metadata_scope.json": (proton.read_file, 1, 0, "triton_kernel", 0, 1664),
+    "proton_triton3.6_h200_triton_matmul.json": (proton.read_file, 17, 2, "matmul_kernel", 65247796, 4128),
 }
 
 # file: reader, line (None where the message names none), words of the message

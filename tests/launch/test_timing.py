@@ -77,17 +77,25 @@ class ThreeKernels(Script):
         return [(f"{config['name']}_{number}", Kernel(does), (1,), (), {}) for number in range(3)]
 
 
-@pytest.mark.parametrize(("flush_us", "full"), [(50.0, True), (5.5, False)])
+@pytest.mark.parametrize(
+    ("flush_us", "sweeps", "full"), [(50.0, 0, True), (5.5, 0, False), (5.5, 32, False), (5.5, 64, True)]
+)
 def test_no_wait_for_the_host_is_in_the_span_of_a_call(
-    flush_us: float, full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    flush_us: float, sweeps: int, full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The journal says of each timed call whether that is so."""
+    """The journal says of each timed call whether that is so. The host takes 120 us to launch a call; a profiler may
+    make launches so slow that only a flush of many sweeps, if there is one, keeps the GPU busy for twice that time."""
     gpu = SimulatedGpu()
     clock = SimpleNamespace(perf_counter=lambda: gpu.now_s, sleep=lambda s: None, time=time.time)
     monkeypatch.setattr(bench_module, "time", clock)
     monkeypatch.setattr(timing_module, "time", clock)
-    monkeypatch.setattr(bench_module, "SPIN_UP_FLUSHES", 100)
-    launcher = Launcher(tmp_path, support=lambda symbol: gpu.launched(symbol, 5.0, flush_us), flush_bytes=4096)
+    monkeypatch.setattr(bench_module, "SPIN_UP_FLUSHES", 100 + 3 * LONG_FLUSH_SWEEPS * bool(sweeps))
+    launcher = Launcher(
+        tmp_path,
+        support=lambda symbol: gpu.launched(symbol, 5.0, flush_us),
+        long_flush=lambda: gpu.launched(FLUSH_SYMBOL, 5.0, sweeps * flush_us),
+        flush_bytes=4096,
+    )
     launcher.bench.processor = gpu
     launcher.bench.spin_up()
     gpu.waits_us.clear()

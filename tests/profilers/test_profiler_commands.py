@@ -156,7 +156,7 @@ def test_rocprof_refuses_what_its_shell_would_change(argument: str) -> None:
 
 
 def test_proton_command() -> None:
-    start = ["-m", "triton.profiler.proton", "-n", "results/run1/trace 7/trace"]
+    start = ["-m", "triton.profiler.proton", "-d", "trace", "-n", "results/run1/trace 7/trace"]
     assert Proton().command(ARGV, OUT) == ["python3", *start, *ARGV[1:]]
     flags = ["python3", "-u", "-X", "dev", "-Wignore"]
     assert Proton().command([*flags, "x.py", "-m", "y"], OUT) == [*flags, *start, "x.py", "-m", "y"]
@@ -199,7 +199,7 @@ def test_outputs_are_found_below_the_folder_that_the_command_names(tmp_path: Pat
         (Ncu(), "trace.csv", "ncu_2022.3_import_raw_units_base.csv", 1),
         (Rocprofv3(), "trace_kernel_trace.csv", "rocprofv3_kernel_trace_h4_docs_rocm7.0.csv", 9),
         (Rocprof(), "trace.csv", "rocprofv1_stats_results_mi250_finitediff.csv", 19),
-        (Proton(), "trace.hatchet", "proton_triton3.6_h200_triton_matmul.json", 20),
+        (Proton(), "trace.chrome_trace", "proton_triton3.6_h200_triton_matmul.json", 17),
     ):
         out_dir = tmp_path / profiler.name
         out_dir.mkdir()

@@ -28,7 +28,7 @@ def session(stem: Path) -> Iterator[None]:
     """A session while the block runs, written to ``stem`` plus proton's file ending."""
     import triton.profiler as proton
 
-    proton.start(str(stem))
+    proton.start(str(stem), data="trace")
     try:
         yield
     finally:
@@ -41,7 +41,7 @@ def shadow_session(stem: Path) -> Iterator[None]:
     import triton.profiler as proton
 
     try:
-        number = proton.start(str(stem), context="shadow")
+        number = proton.start(str(stem), context="shadow", data="trace")
     except Exception as error:
         raise SessionFault(f"proton: {error}") from error
     if number is None:
