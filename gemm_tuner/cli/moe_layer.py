@@ -45,9 +45,12 @@ def in_groups(layer: Layer, dtype: str, arguments: argparse.Namespace) -> Layer:
     if arguments.block_shape or arguments.per_channel:
         raise UserError("is given beside --group_size", where="--block_shape" if arguments.block_shape else
                         "--per_channel", accepted="one of them")  # fmt: skip
-    if not arguments.group_size:
-        raise UserError(f"{dtype} has its scales in groups", where="--dtype", accepted="it with --group_size")
-    return replace(layer, dtype=dtype, scaling="group", block_shape=(0, arguments.group_size),
+    group_size = arguments.group_size or (layer.block_shape[1] if layer.scaling == "group" else 0)
+    if not group_size:
+        flag = "--zero_points" if arguments.zero_points else "--dtype"
+        raise UserError(f"{dtype} has its scales in groups" if flag == "--dtype" else "is for scales in groups",
+                        where=flag, accepted="it with --group_size")  # fmt: skip
+    return replace(layer, dtype=dtype, scaling="group", block_shape=(0, group_size),
                    zero_points=arguments.zero_points or layer.zero_points)  # fmt: skip
 
 
@@ -68,12 +71,14 @@ def typed(layer: Layer, arguments: argparse.Namespace) -> Layer:
     if dtype in problem.SIXTEEN_BIT:
         if arguments.block_shape or arguments.per_channel:
             raise UserError(f"{dtype} has no scales", where="--dtype", accepted="fp8_w8a8")
-        return replace(layer, dtype=dtype, out=arguments.out or dtype, scaling="none", block_shape=(0, 0))
-    said = arguments.block_shape or arguments.per_channel or arguments.group_size
+        out = arguments.out or dtype
+        return replace(layer, dtype=dtype, out=out, scaling="none", block_shape=(0, 0), zero_points=False)
+    said = arguments.block_shape or arguments.per_channel or arguments.group_size or arguments.zero_points
     if dtype == layer.dtype and not said:
         return layer
-    if arguments.group_size or dtype == "int4_w4a16":
+    if arguments.group_size or arguments.zero_points or dtype == "int4_w4a16":
         return in_groups(layer, dtype, arguments)
     scaling = "block" if arguments.block_shape else "channel" if arguments.per_channel else "tensor"
     scaling = "channel" if dtype == "int8_w8a16" and scaling == "tensor" else scaling
-    return replace(layer, dtype=dtype, scaling=scaling, block_shape=arguments.block_shape or (0, 0))
+    shape = arguments.block_shape or (0, 0)
+    return replace(layer, dtype=dtype, scaling=scaling, block_shape=shape, zero_points=False)

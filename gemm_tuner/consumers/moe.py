@@ -43,6 +43,7 @@ class _Named:
     device: str
     dtype: str
     block_shape: tuple[int, int]
+    per_channel: bool
     down: bool
 
     @classmethod
@@ -51,7 +52,8 @@ class _Named:
         if found is None:
             return None
         block = int(found["rows"] or 0), int(found["columns"] or 0)
-        return cls(int(found["E"]), int(found["N"]), found["device"], found["dtype"] or "", block, bool(found["down"]))
+        flags = bool(found["channel"]), bool(found["down"])
+        return cls(int(found["E"]), int(found["N"]), found["device"], found["dtype"] or "", block, *flags)
 
 
 def ordered(offer: Offer, part: str) -> Entry:
@@ -127,6 +129,10 @@ class MoeFiles(Consumer, Served):
         """N in file names."""
         return problem.N
 
+    def says_channels(self, problem: MoeProblem) -> bool:
+        """Whether file names tell a scale per channel from one per tensor."""
+        return False
+
     def found(self, paths: Iterable[Path], spelling: str) -> tuple[list[SizeFile], list[str]]:
         """(files that the server may look up, remarks about the others). spelling: the separator in block_shape."""
         files, remarks = [], []
@@ -195,11 +201,14 @@ class SglangMoe(MoeFiles):
             what = f"the results' Triton is {show(target.triton)}, and SGLang has a folder for each version"
             raise UserError(what, accepted="a version such as 3.6.0")
         version = f"triton_{target.triton.replace('.', '_')}"
-        channel = ",per_channel_quant=True" if problem.scaling == "channel" and problem.dtype == "fp8_w8a8" else ""
+        channel = ",per_channel_quant=True" if self.says_channels(problem) else ""
         name = self.file_name(problem, target, ", ") + channel
         there = [folder for folder in self.folders if (target.root / folder).is_dir()]
         names = [f"{name}{suffix}.json" for suffix in self.suffixes]
         return tuple(folder / version / one for folder in there or self.folders[:1] for one in names)
+
+    def says_channels(self, problem: MoeProblem) -> bool:
+        return problem.scaling == "channel" and problem.dtype == "fp8_w8a8"
 
     def entry_at(self, place: PurePosixPath, offer: Offer, arch: str) -> Entry:
         return ordered(offer, DOWN if place.stem.endswith(self.suffixes[1]) else UP)
@@ -222,10 +231,19 @@ def fault_of_name(file: str, problem: MoeProblem) -> str:
         return ""
     dtype = "" if problem.dtype in SIXTEEN_BIT else problem.dtype
     block = problem.block_shape if problem.scaling == "block" else (0, 0)
-    asked = _Named(problem.E, FILES[problem.server].columns(problem), named.device, dtype, block, down=False)
-    parts = {"E": "E", "N": "N", "dtype": "dtype", "block_shape": "block_shape", "down": "_down"}
+    files = FILES[problem.server]
+    channels = files.says_channels(problem)
+    asked = _Named(problem.E, files.columns(problem), named.device, dtype, block, channels, down=False)
+    parts = {
+        "E": "E",
+        "N": "N",
+        "dtype": "dtype",
+        "block_shape": "block_shape",
+        "per_channel": "per_channel_quant",
+        "down": "_down",
+    }
     wrong = [what for part, what in parts.items() if getattr(named, part) != getattr(asked, part)]
-    return f"is of another layer by its name: {', '.join(wrong)}" if wrong else ""
+    return f"is another file than this layer's by its name: {', '.join(wrong)}" if wrong else ""
 
 
 class AiterMoe(Consumer):

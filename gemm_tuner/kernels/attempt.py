@@ -84,13 +84,15 @@ def other_name(spec: ProgramSpec, instance: Instance, reading: Reading, stdout: 
 
 
 def _ended(child: ChildOutput) -> str:
-    """How a child ended, and the first error of its output with the compiler's note about it, else the last line."""
+    """How a child ended, and the first error of its output with the note that follows it, else the last line."""
     how = how_it_ended(child.exit_status)
     if child.exit_status - SHELL_SIGNAL in CRASHES:
         how += f", {signal.Signals(child.exit_status - SHELL_SIGNAL).name} in a shell"
     said = [line.strip() for line in (child.stderr.strip() or child.stdout).splitlines() if line.strip()]
-    errors = [line for line in said if "error" in line.lower()]
-    line = errors[0] if errors else said[-1] if said else ""
-    if errors and (note := next((one for one in said[said.index(line) :] if NOTE in one), "")):
-        line += f"; {note.partition(NOTE)[2]}"
-    return f"{how}: {line[:REASON_CHARS]}" if line else how
+    errors = [index for index, line in enumerate(said) if "error" in line.lower()]
+    if not errors:
+        return f"{how}: {said[-1][:REASON_CHARS]}" if said else how
+    first, after = errors[0], errors[1] if len(errors) > 1 else len(said)
+    note = next((line.partition(NOTE)[2] for line in said[first + 1 : after] if NOTE in line), "")[: REASON_CHARS // 2]
+    kept = said[first][: REASON_CHARS - len(note)]
+    return f"{how}: {kept}; {note}" if note else f"{how}: {kept}"

@@ -109,7 +109,7 @@ def mojo(program: str) -> tuple[str, ...]:
     if program:
         return tuple(shlex.split(program))
     python = os.environ.get(MODULAR_PYTHON)
-    if python and (beside := Path(python).with_name("mojo")).is_file():
+    if python and (beside := Path(python).parent / "mojo").is_file():
         return (str(beside),)
     found = shutil.which("mojo")
     if found is None:

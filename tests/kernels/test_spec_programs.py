@@ -59,6 +59,30 @@ def test_the_reason_has_the_compilers_note_about_its_first_error(run: Run) -> No
     assert "error: instantiation failed" in row["reason"] and "constraint failed: T divides N" in row["reason"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "has", "lacks"),
+    [
+        (
+            ("a.c:1: error: first", "a.c:9: error: second", "a.c:9: note: of the second"),
+            "error: first",
+            "of the second",
+        ),
+        ((f"a.c:1: error: {'long ' * 99}", "a.c:2: note: short"), "short", "#"),
+    ],
+)
+def test_a_note_is_that_of_the_first_error(lines: tuple[str, ...], has: str, lacks: str, run: Run) -> None:
+    script(run.folder / "c.sh", "#!/bin/sh\n" + "".join(f"echo '{line}' >&2\n" for line in lines) + "exit 1\n")
+    assert run("-o", "t.csv", spec='command: "./c.sh {T}"\nparams: {T: 1}\n' + METRIC) == EXIT_UNVERIFIED
+    (row,) = run.table()
+    assert has in row["reason"] and lacks not in row["reason"]
+
+
+def test_a_note_on_the_errors_own_line_is_said_once(run: Run) -> None:
+    script(run.folder / "c.sh", "#!/bin/sh\necho 'error: first; note: its own' >&2\nexit 1\n")
+    assert run("-o", "t.csv", spec='command: "./c.sh {T}"\nparams: {T: 1}\n' + METRIC) == EXIT_UNVERIFIED
+    assert run.table()[0]["reason"].count("its own") == 1
+
+
 def test_the_example_in_c_is_tuned(run: Run) -> None:
     """Real times of a real compiler's code, its tiles checked by the program itself."""
     for name in ("matmul.c", "matmul.yaml"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from moe_kernel_source import GROUPED, VLLM
 
 from gemm_tuner.cli import commands, main
 from gemm_tuner.cli.commands import moe
+from gemm_tuner.consumers.moe import fault_of_name
 from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import GRID
@@ -98,6 +100,7 @@ def test_a_dry_run_shows_the_funnel(capsys: pytest.CaptureFixture[str]) -> None:
         ((*FLAGS, "--dtype", "int4_w4a16", "--group_size", "32", "--bias"), "bias"),
         ((*FLAGS, "--dtype", "fp8_w8a8", "--group_size", "32"), "--group_size"),
         ((*FLAGS, "--zero_points"), "--zero_points"),
+        ((*FLAGS, "--dtype", "int8_w8a16", "--zero_points"), "--zero_points"),
         ((*FLAGS, "--enable_expert_parallel"), "--enable_expert_parallel"),
         ((*FLAGS, "--dtype", "bf16", "--per_channel"), "no scales"),
         ((*FLAGS, "--block_shape", "128"), "128,128"),
@@ -187,3 +190,43 @@ def test_a_tuned_file_of_another_layer_is_refused(tmp_path: Path, capsys: pytest
         (tmp_path / name).write_text(body)
         assert main.main(["moe", *words, "--current", str(tmp_path / name)]) == 0
         capsys.readouterr()
+
+
+def test_sglangs_file_names_tell_scales_per_channel_and_the_down_gemm(kernel: str) -> None:
+    """vLLM's name does not tell a scale per channel."""
+    fp8 = (*FLAGS, "--m", "5", "--kernel_from", kernel, "--dtype", "fp8_w8a8")
+    stem = "E=8,N=64,device_name=NVIDIA_H100,dtype=fp8_w8a8"
+    for words, own, other in (((), "", ",per_channel_quant=True"), (("--per_channel",), ",per_channel_quant=True", "")):
+        sglangs = replace(asked(*fp8, *words)[0], server="sglang")
+        assert fault_of_name(f"{stem}{own}.json", sglangs) == ""
+        assert "per_channel_quant" in fault_of_name(f"{stem}{other}.json", sglangs)
+        assert "_down" in fault_of_name(f"{stem}{own}_down.json", sglangs)
+    assert fault_of_name(f"{stem}.json", asked(*fp8, "--per_channel")[0]) == ""
+
+
+GROUPS = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
+ZEROS = {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True}
+
+
+@pytest.mark.parametrize(
+    ("quantised", "words", "expected"),
+    [
+        (GROUPS, ("--zero_points",), ("int4_w4a16", (0, 128), True)),
+        (GROUPS, ("--dtype", "int4_w4a16", "--zero_points"), ("int4_w4a16", (0, 128), True)),
+        (GROUPS, ("--dtype", "int8_w8a16", "--zero_points"), ("int8_w8a16", (0, 128), True)),
+        (GROUPS, ("--group_size", "64"), ("int4_w4a16", (0, 64), False)),
+        (ZEROS, (), ("int4_w4a16", (0, 64), True)),
+        (ZEROS, ("--dtype", "bf16"), ("bf16", (0, 0), False)),
+        (ZEROS, ("--dtype", "fp8_w8a8"), ("fp8_w8a8", (0, 0), False)),
+        (ZEROS, ("--dtype", "int8_w8a16"), ("int8_w8a16", (0, 0), False)),
+    ],
+)
+def test_flags_about_groups_change_what_a_config_says(
+    quantised: dict[str, object], words: tuple[str, ...], expected: object, tmp_path: Path
+) -> None:
+    of_model = json.loads((DATA / "mixtral_8x7b.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**of_model, "quantization_config": quantised}))
+    (tmp_path / "kernel.py").write_text(VLLM + GROUPED)
+    source = ("--from", str(tmp_path / "config.json"), "--m", "64", "--kernel_from", str(tmp_path / "kernel.py"))
+    (one,) = asked(*source, *words)
+    assert (one.dtype, one.block_shape, one.zero_points) == expected
