@@ -59,10 +59,13 @@ def validate(
         raise EnvironmentFault("--validate_key needs a GPU to time on", hint="without a GPU times are predicted")
     tuned, _ = rows.select(found, output, Trust(unverified=True), None)
     mine = {sha: of for sha, of in tuned.items() if sha == problem_of(spec, cases[0]).sha}
-    # Unverified choices are accepted: only times are used here.
+    # Unverified choices count: only times are used here.
     kernels, _ = choose.chosen(mine, lambda _, __: Verified.FALSE)
     by_key = {entry.key: entry.config for kernel in kernels for entry in kernel.entries}
     new = [case for case in unseen(spec, cases, count, arguments.seed) if key_of(spec, case) in by_key]
+    if not new:
+        print_line(shown.log, "validation of the key: no key of the cases drawn has a configuration")
+        return EXIT_UNVERIFIED
     file = output.with_name(f"{output.stem}_validation.yaml")
     problems = [problem_of(spec, case) for case in new]
     given = [

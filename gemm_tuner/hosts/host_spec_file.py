@@ -41,7 +41,8 @@ def read(target: str, host: str, path: Path | None) -> tuple[HostSpec, tuple[Cas
         raise UserError("is no spec", where=where, accepted=f"a mapping with {', '.join(KEYS)}")
     for key in OF_THE_HOST:
         if key in row:
-            raise UserError(f"has {key}, which the host function makes", where=where, hint=f"leave {key} or --host out")
+            hint = f"leave {key} or {'--host' if host else 'host'} out"
+            raise UserError(f"has {key}, which the host function makes", where=where, hint=hint)
     refuse_unknown(row, KEYS, where)
     folder = path.parent if path else Path()
     named = target or row.get("kernel")

@@ -28,7 +28,7 @@ class Planner:
     def __init__(
         self, options: RunOptions, device: Device, folder: RunFolder, scripts: dict[tuple[str, str], Script]
     ) -> None:
-        self._settings, self._device, self._folder = options, device, folder
+        self._options, self._device, self._folder = options, device, folder
         self._paths = tuple(script.file for script in scripts.values())
         self._index = {key: number for number, key in enumerate(scripts)}
 
@@ -38,7 +38,7 @@ class Planner:
 
     def method(self, calls: int) -> Method:
         """How to time calls: with a flush of L2 before each call, or with rotation through operands larger than L2."""
-        options = self._settings
+        options = self._options
         return Method(
             warmup_calls=options.warmup,
             timed_calls=calls,
@@ -50,14 +50,14 @@ class Planner:
 
     def screen(self, jobs: int, deadline: float) -> PlansOf:
         """Plans of a round of screening, in ``jobs`` profiler starts. deadline: Unix time; 0 for none."""
-        method = replace(self.method(self._settings.screen_calls), reference_every=REFERENCE_EVERY)
+        method = replace(self.method(self._options.screen_calls), reference_every=REFERENCE_EVERY)
         plan = Plan(SCREEN, self._paths, (), method, deadline=deadline)
         return lambda share: self._filled(plan, deal(share, max(jobs, starts_for(share))))
 
     def finals(self, process: int = 0, deadline: float = 0.0) -> PlansOf:
         """Plans of the finals process with this number. deadline: Unix time after which only the minimum number of
         rounds is completed; 0 for none."""
-        method = self.method(self._settings.iters)
+        method = self.method(self._options.iters)
         plan = Plan(FINALS, self._paths, (), method, deadline=deadline, process=process)
         return lambda share: self._filled(plan, deal(share, starts_for_finals(share, method.timed_calls)))
 

@@ -28,6 +28,8 @@ from gemm_tuner.system import program
 from gemm_tuner.system.terminal_table import print_line
 
 NOT_COMPARED = "skip_check, or neither a reference nor a second configuration to compare with"
+# Of a date as text, without fractions of a second.
+SECONDS = len("2026-01-01T00:00:00")
 COMPILED_LATE = "kernels were compiled in the profiled process although all were compiled before"
 
 
@@ -64,8 +66,7 @@ def finish(session: Session) -> int:
         print_line(console, line)
     chosen, sizes = session.results.choices, len(session.options.entries)
     verified = sum(1 for choice in chosen.values() if choice.verified is not Verified.FALSE)
-    if verified < len(chosen):
-        print_line(console, f"{len(chosen) - verified} chosen without a check: {NOT_COMPARED}")
+    say_unchecked(console, len(chosen) - verified)
     seconds = time.monotonic() - session.log.started
     print_line(console, run_summary.summary_line(verified, sizes, seconds, session.log.facts))
     print_line(console, f"results: {show.place(console, session.results.path)}")
@@ -80,7 +81,6 @@ def finish(session: Session) -> int:
         print_line(console, f"{COMPILED_LATE}: please report this", "red")
         status = EXIT_UNVERIFIED
     session.store.set_fact("exit status", status)
-    session.store.set_fact("verified sizes", verified)
     session.store.set_fact("state", run_start.FINISHED)
     finished_machine.keep(session.folder.root, session.environment.machine)
     session.log.passed("print the results")
@@ -91,17 +91,26 @@ def finish(session: Session) -> int:
 def say_finished(session: Session) -> int:
     """Prints the results of a run that an earlier command finished, without measuring."""
     record = run_record.read(session.folder.root)
-    verified = session.store.fact("verified sizes", sum(1 for size in record.sizes if size.chosen))
+    chosen = [size for size in record.sizes if size.chosen]
+    unchecked = sum(1 for size in chosen if size.unchecked)
+    verified = len(chosen) - unchecked
     print_line(
         session.log.console,
         f"this run is finished: {verified} of {len(session.options.entries)} sizes have a verified configuration, "
-        f"{session.environment.source} {record.header['date']}; --fresh tunes again",
+        f"{session.environment.source} {record.header['date'][:SECONDS]}; --fresh tunes again",
     )
+    say_unchecked(session.log.console, unchecked)
     print_line(session.log.console, f"results: {record.results_file}")
     if session.options.compile_stage and record.facts.get("compiled under the profiler"):
         print_line(session.log.console, COMPILED_LATE, "red")
     every_size = verified == len(session.options.entries)
     return int(session.store.fact("exit status", EXIT_OK if every_size else EXIT_UNVERIFIED))
+
+
+def say_unchecked(console: Console, count: int) -> None:
+    """Prints how many configurations were chosen without a check, and why."""
+    if count:
+        print_line(console, f"{count} chosen without a check: {NOT_COMPARED}")
 
 
 def record_of(session: Session, states: Iterable[SizeState]) -> RunRecord:
@@ -143,4 +152,5 @@ def size_record(session: Session, state: SizeState) -> SizeRecord:
         failure=session.results.failures.get(problem, ""),
         served=served_rows(choice.served, predicted=choice.source == "predicted").get("served", {}) if choice else {},
         overruled=dict(choice.overruled) if choice else {},
+        verified=choice.verified if choice else None,
     )

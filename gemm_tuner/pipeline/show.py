@@ -26,7 +26,7 @@ from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
 # Number of rules that the one-line funnel names.
 MOST_CUTTING = 3
-EXACT, INTERPRETED = "exact", "interp."
+EXACT, EQUAL, INTERPRETED = "exact", "equal", "interp."
 RIGHT = {None: "right", Verified.AGREED: "agrees", Verified.FALSE: "not checked"}
 
 
@@ -199,21 +199,22 @@ def _choice_cells(console: Console, choice: Choice) -> list[str]:
         f"{choice.vendor_ratio:.3f}" if choice.vendor_ratio else "",
         f"{choice.tflops:.1f}" if measured else "",
         f"{choice.roofline_pct:.0f} %" if measured else "",
-        error_share(choice.error_over_bound) if choice.verified is not Verified.FALSE else "",
+        error_share(choice),
         how_checked(console, choice.verified),
         config_name(console, choice.problem, choice.config.name),
         "tie" if choice.tie else "",
     ]
 
 
-def error_share(error_over_bound: float) -> str:
-    """A table cell for error_over_bound. 0 is shown as EXACT (every element equals the rounded reference), so that it
-    does not look unchecked."""
-    if error_over_bound != error_over_bound:
+def error_share(choice: Choice) -> str:
+    """A table cell for error_over_bound, "" if nothing was compared. 0 is shown as EXACT (every element equals the
+    rounded reference) or as EQUAL (that of other configurations), so that it does not look unchecked."""
+    share = choice.error_over_bound
+    if share != share or choice.verified is Verified.FALSE:
         return ""
-    if error_over_bound == 0:
-        return EXACT
-    return "<0.001" if error_over_bound < 0.0005 else f"{error_over_bound:.3f}"
+    if share == 0:
+        return EQUAL if choice.verified is Verified.AGREED else EXACT
+    return "<0.001" if share < 0.0005 else f"{share:.3f}"
 
 
 def details(console: Console, choice: Choice) -> None:
@@ -228,10 +229,9 @@ def details(console: Console, choice: Choice) -> None:
     if choice.vendor_us:
         lines.append(f"{baseline_name(choice)} {choice.vendor_us:.2f} us, {choice.vendor_ratio:.3f} times as long")
     if choice.verified is not Verified.FALSE:
-        share = error_share(choice.error_over_bound)
-        lines.append(
-            f"largest error {choice.max_abs_error:.3g}, {share if share == EXACT else share + ' of the bound'}"
-        )
+        share = error_share(choice)
+        of_bound = share if share in (EXACT, EQUAL) else f"{share} of the bound"
+        lines.append(f"largest error {choice.max_abs_error:.3g}, {of_bound}")
     if choice.runner_up:
         gap = f", {choice.gap_pct:.2f} % slower" if choice.gap_pct is not None else ""
         lines.append(f"runner-up {choice.runner_up}{gap}{' (tie)' if choice.tie else ''}")

@@ -76,7 +76,7 @@ class Tuning:
                 self.decide(self.picker.compiled(finalists, compiling), checks)
             if options.compare == "all":
                 checks.check_others(self.fleet, self.states)
-            self.session.log.passed("settle the sizes")
+            self.session.log.passed("finish the sizes")
         self.session.log.passed("end the compile workers")
         self.session.results.write()
         for state in self.states:

@@ -170,6 +170,10 @@ class Report:
         return sum(1 for size in self.sizes if size.record.chosen)
 
     @property
+    def num_unchecked(self) -> int:
+        return sum(1 for size in self.sizes if size.record.unchecked)
+
+    @property
     def vendor_ratio(self) -> float | None:
         """Geometric mean of the sizes' ratios; None without any ratio."""
         ratios = [size.vendor_ratio for size in self.sizes if size.vendor_ratio]

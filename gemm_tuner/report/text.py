@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gemm_tuner.core.labels import label
+from gemm_tuner.core.records import Verified
 from gemm_tuner.decide.estimates import quantiles_us
 from gemm_tuner.pipeline.show import config_name, how_checked
 from gemm_tuner.report.data import TIME_COLUMNS, Interval, Report, ReportedSize, fastest
@@ -23,6 +24,7 @@ def show(report: Report, console: Console, top: int) -> None:
     record = report.record
     _line(console, report.title, style="bold")
     done = f"{report.num_chosen} of {len(report.sizes)} sizes with a configuration in {number(record.seconds)} s"
+    done += f"; {report.num_unchecked} of them not checked" if report.num_unchecked else ""
     ratio = f"; vendor's time / ours, geometric mean: {number(report.vendor_ratio)}" if report.vendor_ratio else ""
     _line(console, f"{done}; times are {report.source or 'of an unknown source'}{ratio}")
     _sizes(console, report)
@@ -86,6 +88,7 @@ def _sizes(console: Console, report: Report) -> None:
         Column("timed", is_number=True, rank=6),
         Column("kept", is_number=True, rank=7),
         Column("space", is_number=True, rank=8),
+        Column("checked"),
         Column("configuration", wraps=True),
     )
     rows: list[list[str | Text]] = []
@@ -95,7 +98,7 @@ def _sizes(console: Console, report: Report) -> None:
         cells = (_number(size.time_us), _interval(size.ours.interval_us if size.ours else None), _number(size.tflops),
                  f"{number(size.roofline_pct, 3)} %" if size.roofline_pct else "", _number(vendor),
                  _number(size.vendor_ratio), whole(size.timed) if size.timed else "", whole(size.kept),
-                 whole(record.total))  # fmt: skip
+                 whole(record.total), how_checked(console, record.verified or Verified.TRUE))  # fmt: skip
         failure = Text(record.failure or "none", style="red")
         rows.append([_name(console, size), *cells, config_name(console, size.problem, record.chosen) or failure])
     title = f"Sizes: {report.common}" if report.common and console.is_terminal else "Sizes"

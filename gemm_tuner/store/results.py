@@ -15,7 +15,7 @@ from typing import Any
 
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Problem
+from gemm_tuner.core.records import Problem, Verified
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.store.served import served_rows
 from gemm_tuner.store.size_rows import SOURCES, Row
@@ -158,7 +158,7 @@ def choice_row(choice: Choice) -> dict[str, Any]:
         raise ValueError(f"source {choice.source!r} is not one of {SOURCES}")
     if not 0 < choice.median_us < math.inf:
         raise ValueError(f"{choice.problem.key}: a time of {choice.median_us} us")
-    predicted = choice.source == "predicted"
+    predicted, compared = choice.source == "predicted", choice.verified is not Verified.FALSE
     facts: dict[str, Any] = {
         "name": choice.config.name,
         "source": choice.source,
@@ -174,8 +174,8 @@ def choice_row(choice: Choice) -> dict[str, Any]:
         "roofline_pct": _decimals(choice.roofline_pct, 2),
         "vendor_us": _decimals(choice.vendor_us, 3),
         "vendor_ratio": _decimals(choice.vendor_ratio, 3),
-        "max_abs_error": _digits(choice.max_abs_error, 3),
-        "error_over_bound": _digits(choice.error_over_bound, 3),
+        "max_abs_error": _digits(choice.max_abs_error, 3) if compared else None,
+        "error_over_bound": _digits(choice.error_over_bound, 3) if compared else None,
         "runner_up": choice.runner_up or None,
         "gap_pct": _decimals(choice.gap_pct, 2),
         "tie": bool(choice.tie),

@@ -22,7 +22,7 @@ from typing import Any, TypedDict
 import pandas as pd
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Problem
+from gemm_tuner.core.records import Problem, Verified
 from gemm_tuner.store.results import run_folder
 from gemm_tuner.store.served import served_in_run
 from gemm_tuner.system.documents import show, write_text_atomically
@@ -85,6 +85,7 @@ class SizeRecord:
     chosen:     name of the chosen configuration, or "" with the reason in ``failure``.
     served:     for each server, its entry in the results file's row.
     overruled:  finalists that ranked before the chosen one and were rejected, with the reason.
+    verified:   how the chosen configuration was checked; None without one.
     """
 
     problem: Problem
@@ -97,6 +98,12 @@ class SizeRecord:
     failure: str = ""
     served: dict[str, Any] = field(default_factory=dict)
     overruled: dict[str, str] = field(default_factory=dict)
+    verified: Verified | None = None
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether the chosen configuration was compared with nothing."""
+        return bool(self.chosen) and self.verified is Verified.FALSE
 
     @property
     def key(self) -> str:

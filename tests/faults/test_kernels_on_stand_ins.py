@@ -8,6 +8,7 @@ import pytest
 import yaml
 from fault_runs import ROOT, Machine, with_stand_in_gpu
 
+from gemm_tuner.core.errors import EXIT_UNVERIFIED
 from gemm_tuner.core.records import Verified
 from gemm_tuner.store import results
 
@@ -41,6 +42,16 @@ def test_a_key_is_validated_at_cases_that_were_not_tuned(machine: Machine) -> No
     assert len(validated.rows) == 2 and not known & {row.problem.key for row in validated.rows}
     assert "the key costs 0.0 % on the mean of 2 cases" in done.out
     assert done.out.count("softmax_rows_ROWS") >= 2
+
+
+@pytest.mark.grid
+def test_a_key_is_validated_where_nothing_is_checked(machine: Machine) -> None:
+    spec = yaml.safe_load((machine.folder / "spec.yaml").read_text()) | {"check": {"skip_check": True}}
+    (machine.folder / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+    flags = ("--templates", "templates", "--profiler", "nsys", "--search", "full", "--iters", "5")
+    done = machine.run(*flags, "-o", "tuned.yaml", "--validate_key", "2")
+    assert done.status == EXIT_UNVERIFIED, done.err
+    assert "the key costs 0.0 % on the mean of 2 cases" in done.out
 
 
 @pytest.mark.grid

@@ -167,8 +167,12 @@ def test_a_choice_that_was_compared_with_nothing_is_not_counted_as_verified(tmp_
     for _ in range(2):
         done = tune_gemm(tmp_path, *words, "--num_threads", "1")
         assert done.returncode == EXIT_UNVERIFIED and "0 of 1" in done.stderr, done.stderr
+        assert "1 chosen without a check" in done.stderr
     (row,) = results.read(tmp_path / "tuned.yaml").rows
-    assert row.verified is Verified.FALSE
+    assert row.verified is Verified.FALSE and "max_abs_error" not in row.facts
+    (run,) = (tmp_path / "results").glob("2*")
+    shown = tune_gemm(tmp_path, "report", str(run), "--text").stdout
+    assert "1 of them not checked" in shown
 
 
 def test_a_server_is_refused_without_naming_flags_of_gemms(tmp_path: Path) -> None:

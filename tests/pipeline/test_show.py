@@ -144,9 +144,12 @@ def test_no_terminal_is_too_narrow_for_how_results_were_checked(path: Path, widt
 
 
 def test_an_error_of_zero_does_not_look_unchecked() -> None:
-    assert show.error_share(0.0) == show.EXACT
-    assert float(show.error_share(0.25)) == 0.25
-    assert show.error_share(1e-5) not in (show.EXACT, "0.000", "")
+    checked = replace(choices_of(TUNED[0])[0], verified=Verified.TRUE, error_over_bound=0.0)
+    assert show.error_share(checked) == show.EXACT
+    assert show.error_share(replace(checked, verified=Verified.AGREED)) == show.EQUAL
+    assert show.error_share(replace(checked, verified=Verified.FALSE)) == ""
+    assert float(show.error_share(replace(checked, error_over_bound=0.25))) == 0.25
+    assert show.error_share(replace(checked, error_over_bound=1e-5)) not in (show.EXACT, "0.000", "")
 
 
 @pytest.mark.parametrize("path", TUNED, ids=lambda path: path.stem)

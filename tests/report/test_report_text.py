@@ -10,6 +10,7 @@ import report_runs
 from report_runs import configs, predicted_run, samples, served, size, write_run
 from screens import TUNED, WIDTHS, Screen, choices_of
 
+from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.short_forms import short_config
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.report import data, html, text
@@ -112,3 +113,16 @@ def test_what_is_not_known_of_a_run_is_not_listed(tmp_path: Path) -> None:
         lines = [line.split() for line in lines_of(folder, width)]
         assert ["versions", "triton", "3.9.0"] in lines and ["samples", "0"] in lines
         assert not [line for line in lines if line and line[0] in ("driver", "profiler", "l2")]
+
+
+@pytest.mark.parametrize("width", [0, *WIDTHS])
+def test_a_choice_that_was_not_checked_on_the_gpu_is_told_apart(tmp_path: Path, width: int) -> None:
+    unchecked, agreed = size(verified=Verified.FALSE), size(768, verified=Verified.AGREED)
+    folder = write_run(tmp_path, size(256, verified=Verified.TRUE), unchecked, agreed)
+    lines = lines_of(folder, width)
+    assert not width or max(map(len, lines)) <= width
+    words = " ".join(lines).split()
+    assert "1 of them not checked" in " ".join(words) and (words.count("false"), words.count("agreed")) == (1, 1)
+    page = html.render(data.load(folder))
+    assert page.count("not checked</span>") == 1 and "1 not checked</strong>" in page and "(agreed)" in page
+    assert "not checked" not in html.render(data.load(write_run(tmp_path, size(256, verified=Verified.TRUE))))

@@ -10,7 +10,7 @@ from gemm_tuner.cli import options
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import positive
 from gemm_tuner.cli.parser import Parser, see_help
-from gemm_tuner.core.errors import EXIT_OK, UserError
+from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.store.sizes import SizeEntry
 from gemm_tuner.system.input_files import printable
@@ -89,7 +89,8 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         from gemm_tuner.hosts.host_spec import HostProblem
 
         if arguments.validate_key:
-            raise UserError("says nothing about --host", where="--validate_key", accepted="it with --spec and its key")
+            what = "is for kernels that a spec launches, and this one has a host function"
+            raise UserError(what, where="--validate_key", accepted="it with a spec with grid: and key:")
         host_spec, cases = host_spec_file.read(arguments.kernel, arguments.host or "", arguments.spec)
         host_spec_file.require_values(host_spec, cases)
         print_line(shown.log, f"calling {host_spec.host.name} on tensors without memory, for {len(cases)} case(s)")
@@ -118,7 +119,8 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
                 f"{arguments.spec}, reference: on this CPU it raises {raised}; what is not checked stays unverified",
             )
     status = run(arguments, shown, entries)
-    if status != EXIT_OK or not arguments.validate_key or previews:
+    # Unverified choices are validated: only their times are used.
+    if status not in (EXIT_OK, EXIT_UNVERIFIED) or not arguments.validate_key or previews:
         return status
     return key_validation.validate(arguments, shown, spec, cases, arguments.validate_key)
 
