@@ -14,5 +14,7 @@ if __name__ == "__main__":  # compile workers re-import this file: it must impor
             "run make tune, then .venv/bin/python tune_gemm.py ...\n"
         )
         sys.exit(3)
+    except KeyboardInterrupt:  # later ones are main's
+        sys.exit(130)
 
     sys.exit(main())

@@ -16,7 +16,11 @@ def main() -> None:
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != own]
     sys.argv[:] = sys.argv[1:]
     if sys.argv[0] == "-c":
+        import signal
         import types
+
+        # multiprocess's servers ignore Ctrl-C, but not before they have imported what they need.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
         sys.modules["__main__"] = types.ModuleType("__main__")
         exec(compile(sys.argv.pop(1), "<string>", "exec"), vars(sys.modules["__main__"]))  # noqa: S102

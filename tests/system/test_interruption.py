@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
+import textwrap
 import threading
 import time
 from contextlib import suppress
@@ -21,12 +22,12 @@ from process_samples import ends
 from samples import ROOT
 
 from gemm_tuner.core.errors import EXIT_INTERRUPTED
-from gemm_tuner.system import interruption
+from gemm_tuner.system import interruption, module_start
 from gemm_tuner.system.interruption import NOTICE, SIGNALS, Interruption
 
 LISTEN = """
 import signal
-from gemm_tuner.system import interruption
+from gemm_tuner.system import interruption, module_start
 from gemm_tuner.system.interruption import Interruption
 interruption.LAST_RESORT_S = 1000.0  # it ends by itself, however long that takes
 asked = Interruption()
@@ -165,7 +166,7 @@ def test_a_command_that_was_interrupted_waits_for_no_thread(tmp_path: Path) -> N
 
 SLOW = """
 import signal, threading
-from gemm_tuner.system import interruption
+from gemm_tuner.system import interruption, module_start
 interruption.own_pids = threading.Event().wait
 interruption.LAST_RESORT_S = 0.0
 with interruption.Interruption().listening():
@@ -287,3 +288,28 @@ def test_outside_the_main_thread_nothing_is_taken() -> None:
     thread.start()
     thread.join()
     assert seen == [False, True]
+
+
+def test_an_interruption_while_the_program_is_imported_is_no_traceback(tmp_path: Path) -> None:
+    hook = """
+        import os, signal, sys
+        class Interrupts:
+            def find_spec(self, name, path=None, target=None):
+                if name == "gemm_tuner.cli.main":
+                    os.kill(os.getpid(), signal.SIGINT)
+        sys.meta_path.insert(0, Interrupts())
+    """
+    (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(hook))
+    command = [sys.executable, str(ROOT / "tune_gemm.py"), "--help"]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (EXIT_INTERRUPTED, "")
+
+
+def test_a_server_of_processes_ignores_an_interruption_from_its_first_line() -> None:
+    source = "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('goes on')"
+    done = subprocess.run(
+        [sys.executable, module_start.__file__, "-c", source], capture_output=True, text=True, timeout=60
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "goes on\n"), done.stderr
