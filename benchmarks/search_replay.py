@@ -2,12 +2,14 @@
 
 Regret of a size: how much slower than the fastest configuration of its table the fastest is that the search asked for,
 both by their screening times. A run's finals would have the eight fastest asked for; the fastest by screening stands
-for their winner. Predictions are those of today's model for the device of rules/space_sm_90.yaml.
+for their winner. Predictions are those of today's model for the device of rules/space_sm_90.yaml. landscapes_cute is of
+gemm_cute alone (2026-11-24, `--families gemm_cute --search full`, an H200, c63b710).
 
 Sizes are searched as in a run: all of one layout together (``--alone``: each by itself, as by a user with one size).
 
     python benchmarks/search_replay.py --search guided --seeds 3
     python benchmarks/search_replay.py --search random --budget 0.08 --alone
+    python benchmarks/search_replay.py --landscapes benchmarks/landscapes_cute --seeds 2
 """
 
 from __future__ import annotations

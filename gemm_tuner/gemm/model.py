@@ -36,7 +36,7 @@ from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Device
 from gemm_tuner.gemm.descriptors import whole_rows
 from gemm_tuner.gemm.families import gemm_cute
-from gemm_tuner.gemm.families.family import rows_of
+from gemm_tuner.gemm.families.family import rates_of, rows_of
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 
 if TYPE_CHECKING:
@@ -46,14 +46,10 @@ Floats = npt.NDArray[np.float64]
 
 # Latency of device memory under load; microbenchmarks of A100 and H100 give 0.5 to 0.9 us.
 MEMORY_LATENCY_US = 0.85
-# Shares of the datasheet rates that kernels reach: 790 of 989 TFLOP/s and 4.3 of 4.8 TB/s were measured
-# on an H200 with torch, 2026-10.
-RATE_REACHED = 0.8
+# Share of the data sheet's bandwidth that kernels reach: 4.3 of 4.8 TB/s (H200, torch, 2026-10).
 BANDWIDTH_REACHED = 0.9
-# Fitted: operands reach the SMs at this multiple of l2_gbps, because programs that run in step load the same tiles.
-L2_REUSE = 3.6
-# Fitted: the BM BN / (BM + BN) above which a tile keeps the matrix unit busy; that of a 128 x 128 tile.
-FULL_INTENSITY = 64.0
+# Fitted: share of the rate where wgmma reads its second operand in rows of 32 bytes.
+SHORT_ROWS = 0.653
 # Fitted: share of the rate without warp-group instructions, which need 64 rows and four warps.
 WITHOUT_WARPGROUP = 0.73
 # Assumed share of the rate when the accumulators alone exceed the registers.
@@ -72,8 +68,9 @@ BY_ELEMENTS = 3.0
 # Fitted: the exponent of norm, and how bandwidth grows with the share of SMs that have a tile.
 SHARPNESS = 3.5
 FEW_TILES = 0.16
-# From so many blocks on, one cluster fewer runs at a time than the SMs would hold (H200: 32 of four on 132 SMs).
-LARGE_CLUSTER = 4
+# Of so many blocks, fewer clusters run at a time than the SMs would hold, since groups of SMs hold no whole number of
+# them: on 132 SMs of an H200 30 of four take one wave, 32 two (2026-11-24).
+LARGE_CLUSTER, CLUSTERS_LESS = 4, 3
 # Guessed: the share of a tile's end that is seen where two warp groups take turns over several tiles.
 IN_TURN = 0.25
 # Registers of one thread besides its accumulators: pointers and operands in flight.
@@ -105,13 +102,14 @@ def resident_blocks(c: Any, problem: GemmProblem, device: Device) -> Floats:
 def usable_sms(c: Any, device: Device) -> Floats:
     """SMs that clusters can run on: groups of SMs hold no whole number of clusters of four. Shape (configurations,)."""
     size = c.CLUSTER_M * c.CLUSTER_N
-    clusters = device.num_sms // size - (size >= LARGE_CLUSTER)
+    clusters = device.num_sms // size - CLUSTERS_LESS * (size >= LARGE_CLUSTER)
     usable: Floats = np.where(size > 1, np.maximum(1, clusters) * size, device.num_sms).astype(np.float64)
     return usable
 
 
 def tile_efficiency(c: Any, device: Device) -> Floats:
-    """Share of the matrix rate that a tile can reach, shape (configurations,). Small tiles and few warps reach less.
+    """Share of the matrix rate that a tile can reach, shape (configurations,). Small tiles, few warps and operands in
+    short rows reach less.
 
     A tile does BM x BN / (BM + BN) multiply-adds per element that it loads.
     """
@@ -119,7 +117,9 @@ def tile_efficiency(c: Any, device: Device) -> Floats:
     accumulators = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (device.target.warp_size * c.num_warps)
     spills = np.where((device.target.backend == "cuda") & (accumulators >= 256), SPILLING, 1.0)
     warpgroup = np.where((c.BLOCK_SIZE_M >= 64) & (c.num_warps >= 4), 1.0, WITHOUT_WARPGROUP)
-    efficiency: Floats = np.minimum(1.0, intensity / FULL_INTENSITY) * spills * warpgroup
+    full, power = rates_of(c.family, "full_intensity"), rates_of(c.family, "power")
+    short = np.where(c.short_rows, SHORT_ROWS, 1.0)
+    efficiency: Floats = np.minimum(1.0, (intensity / full) ** power) * spills * warpgroup * short
     return efficiency
 
 
@@ -136,10 +136,10 @@ def block_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> Floa
     of_cores = dict(device.matmul_tflops).get("fp32", rate)
     used = np.where(rows_of(c.family, lambda family: family.on_cores), of_cores, rate * tile_efficiency(c, device))
     flops = 2.0 * c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * c.BLOCK_SIZE_K
-    compute_us = flops * sharing / (used * RATE_REACHED * 1e6 / device.num_sms)
+    compute_us = flops * sharing / (used * rates_of(c.family, "reached") * 1e6 / device.num_sms)
     loaded_m, loaded_n = c.BLOCK_SIZE_M / c.CLUSTER_N, c.BLOCK_SIZE_N / c.CLUSTER_M
     block_bytes = c.BLOCK_SIZE_K * (loaded_m * size_a + loaded_n * size_b)
-    l2_us = block_bytes * sharing / (L2_REUSE * device.l2_gbps * 1e3 / device.num_sms)
+    l2_us = block_bytes * sharing / (rates_of(c.family, "l2_reuse") * device.l2_gbps * 1e3 / device.num_sms)
     return norm(compute_us, l2_us, MEMORY_LATENCY_US / np.maximum(1, c.num_stages - 1))
 
 
@@ -209,8 +209,8 @@ def predict_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     bandwidth = device.dram_gbps * BANDWIDTH_REACHED * 1e3
     busy = np.maximum(0.05, np.minimum(1.0, tiles / device.num_sms))
     memory_us = problem.bytes_moved / (bandwidth * busy**FEW_TILES)
-    compute_us = problem.flops / (device.tflops(problem.rate_key) * RATE_REACHED * 1e6)
-    floor_us = max(compute_us, problem.bytes_moved / bandwidth)
+    compute_us = problem.flops / (device.tflops(problem.rate_key) * rates_of(c.family, "reached") * 1e6)
+    floor_us = np.maximum(compute_us, problem.bytes_moved / bandwidth)
     beside_us = pack_us(c, problem, device) + split_k_us(c, problem, device)
     total_us: Floats = norm(waves * of_a_tile, memory_us, floor_us) + START_US + beside_us
     return total_us

@@ -268,7 +268,9 @@ class HotInChecks(Overlapping):
         self.hot, during = True, self.running > 0
         while during and self.reads[True] <= self.reads[False]:
             time.sleep(0.001)
-        self.hot = False
+        self.hot, cool = False, self.reads[False]
+        while during and self.reads[False] < cool + 2:  # the last hot sample is in the list before the check ends
+            time.sleep(0.001)
         super().verdicts(plan, folder, on_event)
 
     def read(self, gpu: str) -> Sample:

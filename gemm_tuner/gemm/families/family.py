@@ -21,6 +21,23 @@ ENTRY_POINTS = "gemm_tuner.gemm_families"
 
 
 @dataclass(frozen=True, slots=True)
+class Rates:
+    """Constants of the analytic model that differ by family; docs/model.md says how they were fitted.
+
+    reached:        share of the data sheet's matrix rate.
+    full_intensity: BM BN / (BM + BN) above which a tile keeps the matrix unit busy; the default is that of 128 x 128.
+    power:          a smaller tile reaches (its intensity / full_intensity) ** power of the rate.
+    l2_reuse:       operands reach the SMs at this multiple of ``Device.l2_gbps``, because programs that run in step
+                    load the same tiles.
+    """
+
+    reached: float = 0.8
+    full_intensity: float = 64.0
+    power: float = 1.0
+    l2_reuse: float = 3.6
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """Properties of a kernel family. The defaults describe a kernel in which each program computes one tile of C with
     the matrix unit and loads through pointers.
@@ -40,6 +57,7 @@ class Family:
     takes_whole_sm:     a program takes the shared memory of its SM, whatever its tile.
     equal_slices_are_views: a kernel serves all numbers of slices of K that are equal and each start at whole 16 bytes;
                         any others need a kernel of their own.
+    rates:              for the analytic model.
     """
 
     name: str
@@ -56,6 +74,7 @@ class Family:
     language: str = "triton"
     equal_slices_are_views: bool = False
     takes_whole_sm: bool = False
+    rates: Rates = Rates()
 
 
 @lru_cache(maxsize=1)
@@ -79,6 +98,15 @@ def family_of(name: str) -> Family:
 def names_of(has: Callable[[Family], bool]) -> tuple[str, ...]:
     """The names of the known families for which ``has`` is true, sorted."""
     return tuple(sorted(name for name, family in known_families().items() if has(family)))
+
+
+def rates_of(family_column: Any, name: str) -> npt.NDArray[np.float64]:
+    """For each row of a column of family names, a field of that family's ``Rates``."""
+    import numpy as np
+
+    names, rows = np.unique(np.asarray(family_column), return_inverse=True)
+    found: npt.NDArray[np.float64] = np.array([getattr(family_of(str(one)).rates, name) for one in names])[rows]
+    return found
 
 
 def rows_of(family_column: Any, has: Callable[[Family], bool]) -> npt.NDArray[np.bool_]:
