@@ -200,6 +200,7 @@ class Overlapping(StandInGpu):
     compiler: CompilesAtOnce = field(default_factory=CompilesAtOnce)
     checks: list[tuple[bool, list[str]]] = field(default_factory=list)
     checked: threading.Event = field(default_factory=threading.Event)
+    timed: threading.Event = field(default_factory=threading.Event)
     running: int = 0
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
@@ -208,6 +209,8 @@ class Overlapping(StandInGpu):
         self.compiler.wait()
         self.running += 1
         run = super().timings(plan, folder, on_event, on_found)
+        if plan.process == PROCESSES - 1:
+            self.timed.set()
         assert plan.process != PROCESSES - 1 or self.checked.wait(self.report_s) or not self.report_s
         self.running -= 1
         return run
@@ -265,12 +268,12 @@ class HotInChecks(Overlapping):
     hot: bool = False
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
-        self.hot, during = True, self.running > 0
+        during = self.running > 0
+        assert self.timed.wait(self.report_s)  # a check has the GPU when the last finals have left it
+        self.hot = True
         while during and self.reads[True] <= self.reads[False]:
             time.sleep(0.001)
-        self.hot, cool = False, self.reads[False]
-        while during and self.reads[False] < cool + 2:  # the last hot sample is in the list before the check ends
-            time.sleep(0.001)
+        self.hot = False
         super().verdicts(plan, folder, on_event)
 
     def read(self, gpu: str) -> Sample:
