@@ -20,8 +20,10 @@ from gemm_tuner.consumers.consumer import Body, Consumer, Entry, ExportTarget, O
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.moe import tuned_file
 from gemm_tuner.moe.launch import DOWN, OF_DOWN, UP, part_config
+from gemm_tuner.moe.launcher import AMD_FIELDS, FIELDS
+from gemm_tuner.moe.launchers import other_kernel_fault
 from gemm_tuner.moe.problem import SCALINGS_OF, SIXTEEN_BIT, MoeProblem
-from gemm_tuner.moe.servers import AMD_FIELDS, FIELDS, GRID, SERVERS
+from gemm_tuner.moe.servers import GRID, SERVERS
 from gemm_tuner.system.documents import show
 
 # Beside BLOCK_SIZE_M, of integers in groups.
@@ -77,9 +79,7 @@ class MoeFiles(Consumer, Served):
         return ""
 
     def other_consumer_fault(self, problem: MoeProblem) -> str:
-        if problem.server == self.server:
-            return ""
-        return f"was measured in {problem.server}'s kernel; --kernel_from {self.server}=PATH measures this one's"
+        return other_kernel_fault(problem, self.server)
 
     def config_fault(self, problem: MoeProblem, config: Any, arch: str) -> str:
         return ""
@@ -268,7 +268,7 @@ class AiterMoe(Consumer):
         )
 
     def other_consumer_fault(self, problem: MoeProblem) -> str:
-        return "" if problem.server == "vllm" else "was measured in SGLang's kernel; vLLM's stands in for AITER's"
+        return other_kernel_fault(problem, "vllm")
 
     def config_fault(self, problem: MoeProblem, config: Any, arch: str) -> str:
         return ""

@@ -132,6 +132,9 @@ class Workload(Protocol):
         """The configuration that would be launched without tuning, if known. It is a finalist, it is replaced only by
         a configuration that is faster beyond noise, and its time is the baseline in the results."""
 
+    def can_win(self, problem: Problem, config: Config) -> bool:
+        """Whether a configuration can become the problem's row; others are measured beside those that can."""
+
     def check_axes(self, axes: Any, where: str, device: Device) -> dict[str, tuple[Any, ...]]:
         """Validates the axes of one family of a space file and returns their values. Raises UserError naming the
         axis."""

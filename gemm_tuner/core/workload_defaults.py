@@ -43,6 +43,9 @@ class WorkloadDefaults:
     def default_config(self, problem: Problem, device: Device) -> Config | None:
         return None
 
+    def can_win(self, problem: Problem, config: Config) -> bool:
+        return not config.is_of_a_server
+
     def start_worker(self) -> None: ...
 
     def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:

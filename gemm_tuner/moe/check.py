@@ -31,7 +31,7 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
     """Checks one configuration. Results are NaN before the call. On a GPU repeated calls must give the same bits."""
     operands = make(problem, seed, device)[0]
     given = operands.interpretable() if device == "cpu" else operands
-    launches = workload.launches(script, script.CONFIGS[name], problem, given, None, 1)
+    launches = workload.launches(script, script.CONFIGS[name], problem, given, None, processors(device))
     worst = Verdict(problem, name, True, 0.0, 0.0)
     first: dict[str, Any] = {}
     for turn in range(1 if device == "cpu" else REPEATS):
@@ -52,6 +52,13 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
         if not worst.ok:
             break
     return worst
+
+
+def processors(device: str) -> int:
+    """The number of SMs or compute units; 1 for the interpreter."""
+    import torch
+
+    return 1 if device == "cpu" else int(torch.cuda.get_device_properties(0).multi_processor_count)
 
 
 def compared(problem: MoeProblem, operands: MoeOperands, part: str, name: str, found: Any, *, wide: bool) -> Verdict:

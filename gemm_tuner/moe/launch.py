@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any
 
+from gemm_tuner.moe import launchers
+from gemm_tuner.moe.launcher import AMD_FIELDS
+from gemm_tuner.moe.own import OWN_FIELDS
 from gemm_tuner.moe.problem import MoeProblem
-from gemm_tuner.moe.servers import AMD_FIELDS, SERVERS
 
 UP, DOWN = "up", "down"
 PARTS = (UP, DOWN)
@@ -64,12 +67,12 @@ def part_config(config: dict[str, Any], part: str) -> dict[str, Any]:
 
 def symbol(problem: MoeProblem, config: dict[str, Any], part: str) -> str:
     """The symbol of a GEMM's kernel; configurations with the same launch share it."""
-    own = part_config(config, part)
-    block_k = int(SERVERS[problem.server].launched_k(problem, own["BLOCK_SIZE_K"]))
+    own, launcher = part_config(config, part), launchers.of_config(problem, config)
+    block_k = int(launcher.launched_k(problem, own["BLOCK_SIZE_K"]))
     tile = f"{own['BLOCK_SIZE_M']}x{own['BLOCK_SIZE_N']}x{block_k}"
-    amd = "".join(f"_{name}{own[name]}" for name in AMD_FIELDS if name in own)
+    more = "".join(f"_{name}{own[name]}" for name in (*AMD_FIELDS, *OWN_FIELDS) if name in own)
     rest = f"g{own['GROUP_SIZE_M']}_w{own['num_warps']}_s{own['num_stages']}"
-    return f"{problem.server}_moe_{part}_{tile}_{rest}{amd}"
+    return f"{launcher.name}_moe_{part}_{tile}_{rest}{more}"
 
 
 def scale_strides(problem: MoeProblem, part: str) -> dict[str, int]:
@@ -95,11 +98,11 @@ def scale_strides(problem: MoeProblem, part: str) -> dict[str, int]:
 def values(problem: MoeProblem, config: dict[str, Any], part: str, tensors: Tensors, arch: str) -> dict[str, Any]:
     """The values of all arguments of all known versions of servers' kernels, by name; ``compute_type`` is a type's
     name."""
-    own, of, server = part_config(config, part), extent(problem, part), SERVERS[problem.server]
+    own, of, server = part_config(config, part), extent(problem, part), launchers.of_problem(problem)
     block_m, block_n = own["BLOCK_SIZE_M"], own["BLOCK_SIZE_N"]
     block_k = int(server.launched_k(problem, own["BLOCK_SIZE_K"]))
     group_n, group_k = problem.block_shape
-    swaps = bool(server.swaps(problem, arch, block_m, block_n))
+    swaps = bool(server.swaps(problem, arch, SimpleNamespace(**own)))
     strides = {f"stride_{name}": stride for name, stride in scale_strides(problem, part).items()}
     # The instructions are there and wait for nothing: served, another kernel runs between the GEMMs, which would
     # overlap here if they were launched to.
@@ -137,16 +140,17 @@ def values(problem: MoeProblem, config: dict[str, Any], part: str, tensors: Tens
     }  # fmt: skip
 
 
-def grid(problem: MoeProblem, config: dict[str, Any], part: str) -> tuple[int]:
-    own = part_config(config, part)
-    blocks = math.ceil(SERVERS[problem.server].ids_read(problem, own["BLOCK_SIZE_M"]) / own["BLOCK_SIZE_M"])
-    return (blocks * math.ceil(extent(problem, part).columns / own["BLOCK_SIZE_N"]),)
+def grid(problem: MoeProblem, config: dict[str, Any], part: str, num_sms: int) -> tuple[int]:
+    own, launcher = part_config(config, part), launchers.of_config(problem, config)
+    blocks = math.ceil(launcher.ids_read(problem, own["BLOCK_SIZE_M"]) / own["BLOCK_SIZE_M"])
+    tiles = blocks * math.ceil(extent(problem, part).columns / own["BLOCK_SIZE_N"])
+    return (min(tiles, own.get("PROGRAMS_PER_SM", 0) * num_sms or tiles),)
 
 
 @lru_cache(maxsize=4096)
 def specialization(problem: MoeProblem, block_m: int) -> str:
     """A name for what Triton specializes in addition to the configuration: classes of integers, and constants."""
-    server = SERVERS[problem.server]
+    server = launchers.of_problem(problem)
     types = (problem.dtype, problem.fp8, problem.out, problem.scaling, problem.block_shape, problem.bias, problem.topk,
              problem.zero_points, (problem.N, problem.K, problem.gates) if problem.grouped else "")  # fmt: skip
     classes = [_class_of(one) for one in (server.ids_read(problem, block_m), problem.rows)]

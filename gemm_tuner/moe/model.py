@@ -9,8 +9,8 @@ import numpy as np
 from gemm_tuner.core.records import Device
 from gemm_tuner.moe import routing
 from gemm_tuner.moe.launch import PARTS, extent
+from gemm_tuner.moe.launchers import of_columns, of_problem
 from gemm_tuner.moe.problem import MoeProblem
-from gemm_tuner.moe.servers import SERVERS
 
 LEAST_ROWS = 64  # rows of a warp group's matrix instruction; a smaller tile takes the same time
 LAUNCH_US = 2.0
@@ -20,7 +20,7 @@ MATRIX_SHARE, MEMORY_SHARE = 0.6, 0.8
 
 def live_rows(problem: MoeProblem, block_m: int) -> int:
     """Number of computed rows, including padding, for the first draw of the first routing."""
-    if not SERVERS[problem.server].sorts(problem):
+    if not of_problem(problem).sorts(problem):
         return problem.rows * block_m
     return routing.padded_rows(first_ids(problem), problem.E, block_m)
 
@@ -36,12 +36,12 @@ def draws(problem: MoeProblem) -> list[routing.Ids]:
 
 
 def predict_us(c: Any, problem: MoeProblem, device: Device) -> Any:
-    """Predicted time of both GEMMs, microseconds. c: columns of configurations."""
-    server, arch = SERVERS[problem.server], device.target.arch
+    """Predicted time of both GEMMs, microseconds. c: columns of configurations of one family."""
+    launcher, arch = of_columns(c), device.target.arch
     rows = np.array([live_rows(problem, int(block)) for block in np.unique(c.BLOCK_SIZE_M)])
     live = rows[np.searchsorted(np.unique(c.BLOCK_SIZE_M), c.BLOCK_SIZE_M)]
-    block_k = server.launched_k(problem, c.BLOCK_SIZE_K)
-    swapped = server.swaps(problem, arch, c.BLOCK_SIZE_M, c.BLOCK_SIZE_N)
+    block_k = launcher.launched_k(problem, c.BLOCK_SIZE_K)
+    swapped = launcher.swaps(problem, arch, c)
     least = LEAST_ROWS if device.target.facts.by_warp_groups else 16
     computed = np.where(swapped, c.BLOCK_SIZE_M, np.maximum(c.BLOCK_SIZE_M, least))
     activation_bytes = 1 if problem.dtype == "fp8_w8a8" else 2

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from gemm_tuner.core.dtypes import DTYPES, STORED
 from gemm_tuner.moe import alignment, model
 from gemm_tuner.moe.launch import DOWN, PARTS, UP, Tensors, extent
+from gemm_tuner.moe.launchers import of_problem
 from gemm_tuner.moe.problem import MoeProblem
-from gemm_tuner.moe.servers import SERVERS
 
 if TYPE_CHECKING:
     from gemm_tuner.moe.routing import Ids
@@ -84,7 +84,7 @@ class MoeOperands:
         import torch
 
         if block_m not in self.aligned:
-            server = SERVERS[self.problem.server]
+            server = of_problem(self.problem)
             length = server.room(self.problem, block_m) if server.sorts(self.problem) else 0
             found = alignment.align(self.ids, self.problem.E, block_m, length)
             device = self.router.device
@@ -191,7 +191,7 @@ def blank(problem: MoeProblem, part: str, block_m: int, make_blank: Any) -> Tens
     a_type = problem.fp8 if problem.dtype == "fp8_w8a8" else problem.out
     w_type = weight_name(problem)
     sizes = {name: _count(shape) for name, shape in scale_shapes(problem, part).items()}
-    server = SERVERS[problem.server]
+    server = of_problem(problem)
     room = server.room(problem, block_m)
     return Tensors(
         a=make_blank(a_type, of.rows_a * of.depth),

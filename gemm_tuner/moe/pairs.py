@@ -13,8 +13,9 @@ from itertools import product
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config
 from gemm_tuner.moe.launch import OF_DOWN, SHAPE_FIELDS
+from gemm_tuner.moe.launcher import AMD_FIELDS
+from gemm_tuner.moe.launchers import of_problem
 from gemm_tuner.moe.problem import MoeProblem
-from gemm_tuner.moe.servers import AMD_FIELDS, SERVERS
 
 MOST = 4  # number of pairs in the finals
 EACH = 2  # number of configurations per GEMM and BLOCK_SIZE_M that are combined
@@ -33,7 +34,7 @@ def best(problem: MoeProblem, screened: Screened) -> Iterator[PlainConfig]:
     found.sort(key=lambda one: (one[0], *one[1].values(), *one[2].values()))
     for _, up, down in found[:MOST]:
         of_down = {OF_DOWN + name: down[name] for name in (*SHAPE_FIELDS, *AMD_FIELDS) if name in down}
-        yield PlainConfig(SERVERS[problem.server].family, tuple({**up, **of_down}.items()))
+        yield PlainConfig(of_problem(problem).family, tuple({**up, **of_down}.items()))
 
 
 def _is_pair(config: Config) -> bool:

@@ -37,13 +37,14 @@ Size = Annotated[int, Meta(ge=1, le=MAX_DIMENSION)]
 class MoeProblem:
     """Both GEMMs of a layer on one rank: tokens [M, K] by w1 [E, gates * N, K], then [M * topk, N] by w2 [E, K, N].
 
-    server:      the server whose kernel and launch are measured.
+    server:      the server whose kernel and launch are measured; "own" for this package's kernel.
     N:           intermediate size on this rank. K: hidden size.
     dtype:       of weights and activations, one of DTYPES. out: type of tokens and results, bf16 or fp16.
     fp8:         encoding of 8-bit floats for fp8_w8a8.
     block_shape: (rows, columns) of w that share a scale, of scaling "block"; (0, columns) of "group", where a row of
                  integers has a scale for each group of columns; else (0, 0).
     zero_points: groups have one each, beside their scale.
+    beside:      this package's own kernel is measured beside the server's, whose configurations alone can win.
     routing:     distributions (see ``routing``); calls alternate between ``seeds`` draws of each.
     kernel_sha:  hash of the kernel; "" without one. kernel: its text; None for a problem from a results row.
     """
@@ -67,6 +68,7 @@ class MoeProblem:
     kernel_sha: str = ""
     zero_points: bool = False
     kernel: TakenKernel | None = field(default=None, compare=False, repr=False)
+    beside: bool = field(default=False, compare=False, repr=False)
 
     @property
     def m(self) -> int:
@@ -109,7 +111,14 @@ class MoeProblem:
         rest = [*out, *extras, *other, *([f"seeds{self.seeds}"] if self.seeds != SEEDS else [])]
         parts = [f"moe_{self.server}_E{self.E}_N{self.N}_K{self.K}_top{self.topk}_M{self.M}"]
         fp8 = "fnuz" if self.fp8.endswith("fnuz") and self.dtype == "fp8_w8a8" else ""
-        return "_".join([*parts, f"{self.dtype}{fp8}{quantised}{block}", *rest, self.kernel_sha or "no-kernel"])
+        return "_".join(
+            [
+                *parts,
+                f"{self.dtype}{fp8}{quantised}{block}",
+                *rest,
+                *([] if self.server == "own" else [self.kernel_sha or "no-kernel"]),
+            ]
+        )
 
     @property
     def signature(self) -> str:
@@ -147,12 +156,13 @@ class MoeProblem:
         return replace(self, M=tokens)
 
     def row(self) -> dict[str, Any]:
-        """The keys of a results row, without the kernel's text."""
+        """The keys of a results row: neither the kernel's text nor what it is measured beside."""
         row = {key: getattr(self, key) for key in KEYS}
         return {"kind": self.kind, **row, "block_shape": list(self.block_shape), "routing": list(self.routing)}
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self.row(), **({"kernel": asdict(self.kernel)} if self.kernel else {})}
+        of_a_run = {"kernel": asdict(self.kernel)} if self.kernel else {}
+        return {**self.row(), **of_a_run, **({"beside": True} if self.beside else {})}
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> MoeProblem:
@@ -189,9 +199,10 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     kernel_sha: str = ""
     zero_points: bool = False
     kernel: dict[str, Any] | None = None
+    beside: bool = False
 
 
-KEYS = tuple(name for name in _Row.__struct_fields__ if name != "kernel")
+KEYS = tuple(name for name in _Row.__struct_fields__ if name not in ("kernel", "beside"))
 
 
 def check(problem: MoeProblem, where: str) -> None:

@@ -3,6 +3,7 @@ users see."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.moe import model, routing
 from gemm_tuner.moe.launch import PARTS, extent
+from gemm_tuner.moe.launchers import competing, of_columns, of_problem
+from gemm_tuner.moe.own import OWN
 from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
-from gemm_tuner.moe.servers import SERVERS
 from gemm_tuner.space.rule import next_power_of_2
 
 LEAST_BLOCK_M = 16
@@ -25,40 +27,40 @@ def of(problem: Problem) -> MoeProblem:
 
 
 def of_the_server(c: Any, p: Problem, d: Device) -> Any:
-    """another server's kernel, which this problem is not for"""
-    return c.family == SERVERS[of(p).server].family
+    """another kernel, which this problem is not for"""
+    families = {one.family for one in competing(of(p))}
+    return (c.BLOCK_SIZE_M > 0) & (c.family[0] in families)
 
 
 def launched_in_triton(c: Any, p: Problem, d: Device) -> Any:
     """the server launches a kernel in CUDA for so few rows, of which a tuned file sets nothing but BLOCK_SIZE_M"""
-    launches = SERVERS[of(p).server].launches_it(of(p), d.target.backend)
+    launches = of_columns(c).launches_it(of(p), d.target.backend)
     return (c.BLOCK_SIZE_M > 0) & launches
 
 
 def tiles_fit_the_scales(c: Any, p: Problem, d: Device) -> Any:
-    """the server's kernel reads one scale for several blocks of scales, which is wrong"""
-    return SERVERS[of(p).server].can_launch(of(p), c)
+    """the kernel reads one scale for several blocks of scales, which is wrong"""
+    return of_columns(c).can_launch(of(p), c)
 
 
 def launches_another_kernel(c: Any, p: Problem, d: Device) -> Any:
     """the server's launcher cuts BLOCK_SIZE_K to the block of scales: the same launch as a smaller one"""
-    launched = SERVERS[of(p).server].launched_k(of(p), c.BLOCK_SIZE_K)
+    launched = of_columns(c).launched_k(of(p), c.BLOCK_SIZE_K)
     return launched == c.BLOCK_SIZE_K
 
 
 def orders_alike(c: Any, p: Problem, d: Device) -> Any:
     """no more blocks along M than a smaller GROUP_SIZE_M takes in one group: the same order of tiles"""
-    server, problem = SERVERS[of(p).server], of(p)
+    launcher, problem = of_columns(c), of(p)
     smaller = _next_smaller(c.GROUP_SIZE_M)
-    sizes = {int(block): server.ids_read(problem, int(block)) for block in np.unique(c.BLOCK_SIZE_M)}
-    blocks = np.array([-(-sizes[int(block)] // int(block)) for block in c.BLOCK_SIZE_M])
+    blocks = _per_value(c.BLOCK_SIZE_M, lambda block: -(-launcher.ids_read(problem, block) // block))
     return (c.GROUP_SIZE_M == 1) | (smaller == 1) | (blocks > smaller)
 
 
 def shared_memory_fits(c: Any, p: Problem, d: Device) -> Any:
     """the tiles of a stage less than num_stages alone exceed the shared memory"""
     problem = of(p)
-    block_k = SERVERS[problem.server].launched_k(problem, c.BLOCK_SIZE_K)
+    block_k = of_columns(c).launched_k(problem, c.BLOCK_SIZE_K)
     a_bytes = c.BLOCK_SIZE_M * block_k * (1 if problem.dtype == "fp8_w8a8" else 2)
     w_bytes = c.BLOCK_SIZE_N * block_k * problem.weight_bytes
     return (a_bytes + w_bytes) * np.maximum(1, c.num_stages - 1) <= d.shared_memory_bytes
@@ -67,7 +69,7 @@ def shared_memory_fits(c: Any, p: Problem, d: Device) -> Any:
 def pads_too_much(c: Any, p: Problem, d: Device) -> Any:
     """BLOCK_SIZE_M is above the rows of the busiest expert, rounded up to a power of two"""
     problem = of(p)
-    if not SERVERS[problem.server].sorts(problem):
+    if not of_problem(problem).sorts(problem):
         return c.BLOCK_SIZE_M <= LEAST_BLOCK_M
     return np.maximum(LEAST_BLOCK_M, _most_rows(problem)) >= c.BLOCK_SIZE_M
 
@@ -83,6 +85,24 @@ def wider_than_both(c: Any, p: Problem, d: Device) -> Any:
 def groups_of_one(c: Any, p: Problem, d: Device) -> Any:
     """no expert has two blocks, so GROUP_SIZE_M reuses no weights"""
     return (c.GROUP_SIZE_M == 1) | (_most_rows(of(p)) > c.BLOCK_SIZE_M)
+
+
+def computes_several_tiles(c: Any, p: Problem, d: Device) -> Any:
+    """no more tiles in either GEMM than PROGRAMS_PER_SM on every SM: the same as a program for each tile"""
+    if of_columns(c) is not OWN:
+        return c.BLOCK_SIZE_M > 0
+    rows = _per_value(c.BLOCK_SIZE_M, lambda block: -(-OWN.ids_read(of(p), block) // block))
+    most = rows * -(-max(extent(of(p), part).columns for part in PARTS) // c.BLOCK_SIZE_N)
+    return (c.PROGRAMS_PER_SM == 0) | (most > c.PROGRAMS_PER_SM * d.num_sms)
+
+
+def swaps_for_warp_groups(c: Any, p: Problem, d: Device) -> Any:
+    """the transposed product pays where its BLOCK_SIZE_N fills the 64 rows of a warp group's instruction, and
+    BLOCK_SIZE_M would not"""
+    if of_columns(c) is not OWN:
+        return c.BLOCK_SIZE_M > 0
+    fills = (c.BLOCK_SIZE_M < model.LEAST_ROWS) & (c.BLOCK_SIZE_N >= model.LEAST_ROWS)
+    return (c.SWAP_AB == 0) | (fills & d.target.facts.by_warp_groups)
 
 
 def too_small_for_a_large_gemm(c: Any, p: Problem, d: Device) -> Any:
@@ -108,6 +128,12 @@ def _most_rows(problem: MoeProblem) -> int:
     return next_power_of_2(max(int(routing.counts(ids, problem.E).max()) for ids in model.draws(problem)))
 
 
+def _per_value(column: Any, count: Callable[[int], int]) -> Any:
+    """``count`` of each value of a column."""
+    values, places = np.unique(column, return_inverse=True)
+    return np.array([count(int(value)) for value in values])[places]
+
+
 def _next_smaller(groups: Any) -> Any:
     """For each value of the axis, the next smaller value; 1 for the smallest."""
     values = np.unique(groups)
@@ -121,5 +147,13 @@ VALID = (
     launches_another_kernel,
     orders_alike,
     shared_memory_fits,
+    computes_several_tiles,
 )
-LIKELY = (pads_too_much, wider_than_both, groups_of_one, too_small_for_a_large_gemm, instruction_fits)
+LIKELY = (
+    pads_too_much,
+    wider_than_both,
+    groups_of_one,
+    swaps_for_warp_groups,
+    too_small_for_a_large_gemm,
+    instruction_fits,
+)

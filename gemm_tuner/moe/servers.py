@@ -8,41 +8,34 @@ A configuration has the keys of the servers' files; the two GEMMs of a call shar
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gemm_tuner.moe import alignment
+from gemm_tuner.moe.launcher import FIELDS, Axes, Launcher
 from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
 
 # The numbers of tokens in files of vLLM's tuner.
 GRID = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
-FIELDS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
-AMD_FIELDS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
 # What vLLM's kernel in CUDA for 4-bit integers takes: sizes of groups, and most rows an expert.
 CUDA_GROUPS, CUDA_ROWS = (32, 64, 128), 6
-Axes = dict[str, list[int]]
 
 
 @dataclass(frozen=True)
-class Server(ABC):
+class Server(Launcher):
     """A server.
 
-    family:    family of its configurations.
-    has_pairs: the two GEMMs may have different configurations with the same BLOCK_SIZE_M.
-    places:    paths of its kernel below site-packages, newest version first.
-    marks:     arguments that only this server's kernel has; marks_of_grouped: those of its kernel for integers in
-               groups.
+    places: paths of its kernel below site-packages, newest version first.
+    marks:  arguments that only this server's kernel has; marks_of_grouped: those of its kernel for integers in groups.
+    cuda_k: values of BLOCK_SIZE_K of its tuner on NVIDIA.
     """
 
-    name: str
-    family: str
     package: str
     places: tuple[str, ...]
     marks: tuple[str, ...]
     cuda_k: tuple[int, ...]
-    has_pairs: bool = False
     marks_of_grouped: tuple[str, ...] = ()
 
     def axes(self, problem: MoeProblem, backend: str) -> Axes:
@@ -70,37 +63,6 @@ class Server(ABC):
             "waves_per_eu": [0, 1, 2, 4],
         }
         return {**axes, "matrix_instr_nonkdim": [16, 32], "kpack": [1, 2]} if sixteen_bit else axes
-
-    @abstractmethod
-    def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
-        """The BLOCK_SIZE_K that the server passes to the kernel."""
-
-    def launches_it(self, problem: MoeProblem, backend: str) -> bool:
-        """Whether it launches the kernel in Triton at all."""
-        return True
-
-    @abstractmethod
-    def can_launch(self, problem: MoeProblem, c: Any) -> Any:
-        """Whether its kernel computes correct results with the tiles of ``c`` (columns, or one configuration)."""
-
-    def sorts(self, problem: MoeProblem) -> bool:
-        return True
-
-    def room(self, problem: MoeProblem, block_m: int) -> int:
-        """The length of the sorted ids."""
-        return alignment.room(problem.rows, problem.E, block_m)
-
-    def waits_for_earlier_kernels(self, arch: str) -> bool:
-        """Whether its launcher compiles in the instructions of programmatic dependent launch."""
-        return False
-
-    @abstractmethod
-    def ids_read(self, problem: MoeProblem, block_m: int) -> int:
-        """EM, the number of rows that the grid covers."""
-
-    def swaps(self, problem: MoeProblem, arch: str, block_m: Any, block_n: Any) -> Any:
-        """Whether the kernel computes the transposed product, which can use fewer rows than a warp group's 64."""
-        return (problem.dtype == "fp8_w8a8") & (arch == "sm_90") & (block_m < 64) & (block_n >= 64)
 
     @abstractmethod
     def default(self, problem: MoeProblem, arch: str) -> dict[str, int]:

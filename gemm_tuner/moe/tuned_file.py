@@ -8,8 +8,9 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
+from gemm_tuner.moe.launcher import AMD_FIELDS, FIELDS
 from gemm_tuner.moe.problem import MoeProblem
-from gemm_tuner.moe.servers import AMD_FIELDS, FIELDS, SERVERS
+from gemm_tuner.moe.servers import SERVERS
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import load_json

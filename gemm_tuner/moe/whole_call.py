@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.workload import launch_all
+from gemm_tuner.moe.check import processors
 from gemm_tuner.moe.launch import DOWN, UP, extent
+from gemm_tuner.moe.launchers import of_problem
 from gemm_tuner.moe.operands import Gemm, MoeOperands
 from gemm_tuner.moe.problem import NO_GATE, MoeProblem
-from gemm_tuner.moe.servers import SERVERS
 
 if TYPE_CHECKING:
     from gemm_tuner.moe.workload import MoeWorkload
@@ -46,7 +47,7 @@ class WholeCall:
         from gemm_tuner.moe import whole_call_kernels as kernels
 
         one = self.problem
-        if SERVERS[one.server].sorts(one):
+        if of_problem(one).sorts(one):
             self._align()
         if one.dtype == "fp8_w8a8":
             self._activate(self.x, self.gemms[UP], one.K, "", "")
@@ -104,7 +105,7 @@ def made(workload: MoeWorkload, script: ModuleType, config: dict[str, Any], oper
                    aligned={block_m: (row_ids, owners, total)})  # fmt: skip
     ids = torch.from_numpy(operands.ids.reshape(-1).copy()).to(x.device)
     counts = torch.zeros(3, one.E, dtype=torch.int32, device=x.device)
-    launches = workload.launches(script, config, one, mine, None, 1)
+    launches = workload.launches(script, config, one, mine, None, processors(x.device.type))
     out = torch.empty(one.M, one.K, dtype=gemms[DOWN].c.dtype, device=x.device)
     assert extent(one, UP).rows_a == one.M
     return WholeCall(one, x, mine.gemms, out, ids, (row_ids, owners, total), launches, block_m, counts)

@@ -17,13 +17,13 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
 from gemm_tuner.core.workload import Launch
-from gemm_tuner.moe import launch, model, operands, pairs, routing, rules, sensitivity
+from gemm_tuner.moe import launch, launchers, model, operands, own_arguments, pairs, routing, rules, sensitivity
+from gemm_tuner.moe.own import OWN
 from gemm_tuner.moe.problem import KEYS, MoeProblem
 from gemm_tuner.moe.rules import of
 from gemm_tuner.moe.servers import SERVERS
 from gemm_tuner.space.plain_workload import PlainWorkload
 
-TEMPLATE = "fused_moe.py.j2"
 # The size of a check in the interpreter: number of experts and tokens.
 FEW_EXPERTS, FEW_TOKENS = 4, 5
 # Number of tokens of the ragged size on a GPU: some experts get several blocks, the last of which has padding.
@@ -62,13 +62,16 @@ class MoeWorkload(PlainWorkload):
 
     def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace:
         layers = [of(problem) for problem in problems]
-        families = {SERVERS[one.server].family: SERVERS[one.server].axes(one, device.target.backend) for one in layers}
+        backend = device.target.backend
+        families = {by.family: by.axes(one, backend) for one in layers for by in launchers.competing(one)}
         return OwnSpace(families, _named(rules.VALID), _named(rules.LIKELY))
 
-    def default_config(self, problem: Problem, device: Device) -> PlainConfig:
+    def default_config(self, problem: Problem, device: Device) -> PlainConfig | None:
         """What the server launches without a tuned file, with Triton's defaults for the options that it does not
-        set."""
+        set. None for this package's own kernel."""
         one = of(problem)
+        if one.server not in SERVERS:
+            return None
         server, arch = SERVERS[one.server], device.target.arch
         fields = dict(server.default(one, arch))
         if device.target.backend == "hip":
@@ -76,13 +79,19 @@ class MoeWorkload(PlainWorkload):
             fields |= {name: unset[name] for name in server.axes(one, "hip") if name in unset}
         return PlainConfig(server.family, tuple(fields.items()))
 
+    def can_win(self, problem: Problem, config: Config) -> bool:
+        """Of a server's problem its own configurations, which it can launch."""
+        return config.family == launchers.of_problem(of(problem)).family
+
     def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
         one = of(problem)
-        return list(pairs.best(one, screened)) if SERVERS[one.server].has_pairs else []
+        launcher = launchers.of_problem(one)
+        mine = [(config, us) for config, us in screened if config.family == launcher.family]
+        return list(pairs.best(one, mine)) if launcher.has_pairs else []
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
         one = of(problem)
-        if one.kernel is None:
+        if one.kernel is None and one.server in SERVERS:
             hint = "the subcommand moe takes it by --kernel_from"
             raise UserError("was read without its kernel", where=one.key, hint=hint)
         shared = MoeProblem(one.server, 1, 1, 16, 16, 1, kernel_sha=one.kernel_sha)
@@ -92,7 +101,7 @@ class MoeWorkload(PlainWorkload):
             (config.name, config.kernel_symbol, config.family, *map(config.options().get, fields)) for config in configs
         ]
         named = ("name", "binary", "family", *fields)
-        return {**values, "configs": rows, "fields": named, "body": TEMPLATE, "taken": one.kernel}
+        return {**values, "configs": rows, "fields": named, "taken": one.kernel}
 
     def specialization(self, problem: Problem, config: Config, target: Target) -> str:
         text = launch.specialization(of(problem), config.to_dict()["BLOCK_SIZE_M"])
@@ -109,7 +118,7 @@ class MoeWorkload(PlainWorkload):
     ) -> list[Launch]:
         one = of(problem)
         made = {part: operands.blank(one, part, config["BLOCK_SIZE_M"], blank) for part in launch.PARTS}
-        return _calls(script, config, one, made)
+        return _calls(script, config, one, made, 1)
 
     def require_memory(self, problem: Problem, rotating_bytes: int, device: str) -> None:
         if device == "cpu":
@@ -128,7 +137,7 @@ class MoeWorkload(PlainWorkload):
         self, script: ModuleType, config: dict[str, Any], problem: Problem, operands: Any, scratch: Any, num_sms: int
     ) -> list[Launch]:
         made = {part: operands.tensors(part, config["BLOCK_SIZE_M"]) for part in launch.PARTS}
-        return _calls(script, config, of(problem), made)
+        return _calls(script, config, of(problem), made, num_sms)
 
     def check_problems(
         self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
@@ -167,7 +176,12 @@ class MoeWorkload(PlainWorkload):
         return {} if found is None else {"routing_sensitive": found}
 
     def predict_us(self, columns: Any, problem: Problem, device: Device) -> Any:
-        return model.predict_us(columns, of(problem), device)
+        from gemm_tuner.space import prune  # imports pandas, which processes that launch do not need
+
+        found = np.zeros(len(columns.family))
+        for _, rows in prune.rows_by_family(columns.family):
+            found[rows] = model.predict_us(prune.SomeRows(columns, rows), of(problem), device)
+        return found
 
     def roofline_us(self, problem: Problem, device: Device) -> float | None:
         return model.roofline_us(of(problem), device)
@@ -189,14 +203,17 @@ def _least(size: int, block: int, limit: int) -> int:
 
 
 def _calls(
-    script: ModuleType, config: dict[str, Any], problem: MoeProblem, tensors: Mapping[str, launch.Tensors]
+    script: ModuleType, config: dict[str, Any], problem: MoeProblem, tensors: Mapping[str, launch.Tensors], num_sms: int
 ) -> list[Launch]:
     """The launches of both GEMMs, in order."""
     found: list[Launch] = []
     for part in launch.PARTS:
-        values = launch.values(problem, config, part, tensors[part], script.ARCH)
+        if launchers.of_config(problem, config) is OWN:
+            values = own_arguments.values(problem, config, part, tensors[part])
+        else:
+            values = launch.values(problem, config, part, tensors[part], script.ARCH)
         symbol = launch.symbol(problem, config, part)
-        grid, options = launch.grid(problem, config, part), launch.options(config, part)
+        grid, options = launch.grid(problem, config, part, num_sms), launch.options(config, part)
         found.append(script.call(symbol, grid, values, options))
     return found
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gemm_tuner.consumers.server import Server
 from gemm_tuner.decide.finals_plan import FinalsPlan, fitted
 from gemm_tuner.launch.plan import TIRING_CALL_US
-from gemm_tuner.pipeline import serving, substitutes
+from gemm_tuner.pipeline import rivals, serving, substitutes
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.limits import Limits
@@ -72,8 +72,9 @@ class FinalistPicker:
         return [*whole, *(name for name in state.timed() if name in own and name not in whole)][:count]
 
     def with_others(self, picked: Named) -> Named:
-        """The finalists, and the candidates for servers and for substitutes."""
-        with_substitutes = [(state, substitutes.added(state, names)) for state, names in picked]
+        """The finalists, rivals, and the candidates for servers and for substitutes."""
+        with_rivals = [(state, rivals.added(state, names)) for state, names in picked]
+        with_substitutes = [(state, substitutes.added(state, names)) for state, names in with_rivals]
         return [(state, serving.added(self.servers, state, names)) for state, names in with_substitutes]
 
     def places(self, state: SizeState) -> int:

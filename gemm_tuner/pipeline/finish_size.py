@@ -3,7 +3,7 @@ state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gemm_tuner.consumers.server import Server
@@ -11,7 +11,7 @@ from gemm_tuner.core.records import Device, Status, Timing, Verdict
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide import choose
 from gemm_tuner.decide.sheet import BESIDE
-from gemm_tuner.pipeline import serving, substitutes
+from gemm_tuner.pipeline import rivals, serving, substitutes
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.finals import Finals
 from gemm_tuner.pipeline.run_log import RunLog
@@ -51,11 +51,13 @@ class SizeFinisher:
         default = self.older.defaults.get(problem)
         if default is not None and default.name in ranked.times:
             chosen = replace(chosen, vendor_us=ranked.times[default.name].us)
-        noted = workload_of(problem.kind).found_in_finals(problem, calls_us(self.finals.timings.get(problem, ())), name)
-        chosen = replace(chosen, derived=(*chosen.derived, *noted.items()))
+        calls = calls_us(self.finals.timings.get(problem, ()), state.own)
+        noted = workload_of(problem.kind).found_in_finals(problem, calls, name)
         us, published = finals_us(self.finals, state), self.results.published.get(problem)
         served = serving.served_choices(self.servers, state, us, store.verdicts, published=published)
         substitute = substitutes.substitute(state, name, us, store.verdicts)
+        noted = {**noted, **rivals.noted(state, us, store.verdicts)}
+        chosen = replace(chosen, derived=(*chosen.derived, *noted.items()))
         chosen = replace(chosen, served=served, substitute=substitute, overruled=tuple(overruled.items()))
         self.results.record(problem, chosen, judgement=judgement)
 
@@ -74,11 +76,11 @@ def finals_us(finals: Finals, state: SizeState) -> dict[str, float]:
     return {name: ranked.times[name].us for name in (*ranked.order, *of_servers) if name in ranked.times}
 
 
-def calls_us(timings: Iterable[Timing]) -> list[dict[str, tuple[float, ...]]]:
-    """The times of all calls of configurations in finals, by name, of each process."""
+def calls_us(timings: Iterable[Timing], names: Container[str]) -> list[dict[str, tuple[float, ...]]]:
+    """The times of all calls of these configurations in finals, by name, of each process."""
     found: dict[int, dict[str, tuple[float, ...]]] = {}
     for one in timings:
-        if one.samples_us and one.name not in BESIDE:
+        if one.samples_us and one.name not in BESIDE and one.name in names:
             found.setdefault(one.process, {})[one.name] = one.samples_us
     return list(found.values())
 

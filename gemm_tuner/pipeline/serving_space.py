@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gemm_tuner.consumers.consumer import STAND_IN
-from gemm_tuner.consumers.consumer_kernel import FAMILIES
 from gemm_tuner.consumers.server import Server
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.pipeline import prepare
+from gemm_tuner.pipeline import prepare, rivals
 from gemm_tuner.pipeline.prepare import Space
 from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.search.view import Proposals, Requested, Search, SizeView
@@ -94,43 +93,43 @@ def cut_sizes(options: RunOptions, device: Device, wanted: Sequence[Server]) -> 
 
 
 @dataclass(frozen=True)
-class WithServers:
-    """Runs a search on all candidates of a size, and separately on those that each server can launch."""
+class SearchedApart:
+    """Runs a search on the candidates that can win a size, and separately on others: those that each server can launch,
+    and rivals."""
 
     inner: Search
-    launchable: tuple[Mapping[Problem, frozenset[str]], ...]
+    own: Mapping[Problem, frozenset[str]]
+    apart: tuple[Mapping[Problem, frozenset[str]], ...]
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
-        own = [without_servers_kernels(size) for size in sizes]
+        own = [only(size, self.own[size.problem]) for size in sizes]
         requested = {problem: list(names) for problem, names in self.inner.propose(own, device).items()}
-        for one in self.launchable:
+        for one in self.apart:
             views = [only(size, one[size.problem]) for size in sizes if one.get(size.problem)]
             for problem, names in (self.inner.propose(views, device) if views else {}).items():
                 requested[problem] = list(dict.fromkeys((*requested.get(problem, ()), *names)))
         return requested
 
     def likely_next(self, sizes: Sequence[SizeView], device: Device, requested: Requested, count: int) -> Proposals:
-        return self.inner.likely_next([without_servers_kernels(size) for size in sizes], device, requested, count)
-
-
-def without_servers_kernels(size: SizeView) -> SizeView:
-    """A size without the candidates of servers' own kernels, which cannot win it."""
-    of_servers = size.candidates["family"].isin(FAMILIES)
-    return only(size, frozenset(size.candidates.index[~of_servers])) if of_servers.any() else size
+        return self.inner.likely_next([only(size, self.own[size.problem]) for size in sizes], device, requested, count)
 
 
 def only(size: SizeView, names: frozenset[str]) -> SizeView:
-    """A size with only these candidates."""
-    candidates = size.candidates[size.candidates.index.isin(names)]
+    """A size with only these candidates, and the axes that they have."""
+    candidates = size.candidates[size.candidates.index.isin(names)].dropna(axis="columns", how="all")
     return replace(size.only(names), candidates=candidates)
 
 
-def with_servers(search: Search, wanted: Sequence[Server], states: Iterable[SizeState]) -> Search:
-    """The search extended to servers' configurations; the same search without servers."""
+def searched_apart(search: Search, wanted: Sequence[Server], states: Iterable[SizeState]) -> Search:
+    """The search extended to configurations that are searched separately; the same search without any."""
     states = list(states)
     apart: list[dict[Problem, frozenset[str]]] = []
+    beside = {state.problem: rivals.of_size(state) for state in states}
+    if any(beside.values()):
+        apart.append(beside)
     for server in wanted:
         found = {state.problem: frozenset(server.launchable(state)) for state in states}
         if found not in apart:
             apart.append(found)
-    return WithServers(search, tuple(apart)) if apart else search
+    own = {state.problem: frozenset(state.own) for state in states}
+    return SearchedApart(search, own, tuple(apart)) if apart else search

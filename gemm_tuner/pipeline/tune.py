@@ -17,7 +17,7 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.plan import SCREEN
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.launcher import Launcher
-from gemm_tuner.pipeline import run_start, serving, substitutes
+from gemm_tuner.pipeline import rivals, run_start, serving, substitutes
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.compile_stage import CompileStage
@@ -25,7 +25,7 @@ from gemm_tuner.pipeline.finalists import MORE_FINALS, FinalistPicker
 from gemm_tuner.pipeline.finals import Finals
 from gemm_tuner.pipeline.finish_size import SizeFinisher, finals_us, why_not_right, why_nothing_timed
 from gemm_tuner.pipeline.rounds import Rounds
-from gemm_tuner.pipeline.serving_space import with_servers
+from gemm_tuner.pipeline.serving_space import searched_apart
 from gemm_tuner.pipeline.session import Scripts, Session
 from gemm_tuner.search import load, make_search
 from gemm_tuner.space.size_state import Named, SizeState
@@ -179,7 +179,7 @@ class Tuning:
         one, options = self.session, self.session.options
         search = make_search(options.search, seed=options.seed, jobs=options.compile_workers)
         threading.Thread(target=load, args=(options.search,), name="imports", daemon=True).start()
-        search = with_servers(search, self.servers, states)
+        search = searched_apart(search, self.servers, states)
         shared = one.gpus, one.store, one.limits, one.log
         return Rounds(search, states, one.planner(scripts), self.fleet, *shared, compiling, options.jobs)
 
@@ -231,12 +231,14 @@ class Tuning:
         return again
 
     def check_served(self, order: Named, checks: CheckStage) -> None:
-        """Checks substitutes and the best that each server can launch, before the sizes are finished with them; unless
-        the run's budget leaves time for no more than the check of the sizes' own."""
+        """Checks substitutes, rivals and the best that each server can launch, before the sizes are finished with them;
+        unless the run's budget leaves time for no more than the check of the sizes' own."""
         times = [(state, finals_us(self.finals, state)) for state, _ in order]
         pace, verdicts = self.session.limits.pace, self.session.store.verdicts
         of_servers = (partial(serving.to_check, server, times, verdicts) for server in self.servers)
-        for candidates in (partial(substitutes.to_check, order, [us for _, us in times], verdicts), *of_servers):
+        all_us = [us for _, us in times]
+        beside = (partial(one.to_check, order, all_us, verdicts) for one in (substitutes, rivals))
+        for candidates in (*beside, *of_servers):
             wanted = candidates()
             if wanted and not pace.budget.has_time_for(2 * pace.check().of(len(order))):
                 return

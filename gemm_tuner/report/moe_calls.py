@@ -69,7 +69,8 @@ def layers(
         problem = known.get(row.problem) if isinstance(row.problem, MoeProblem) else None
         if problem is None or row.config is None or found.source_of(row) != "measured":
             continue
-        configs: dict[str, Config] = {TUNED: row.config, DEFAULT: WORKLOAD.default_config(problem, device)}
+        default = WORKLOAD.default_config(problem, device)
+        configs: dict[str, Config] = {TUNED: row.config, **({DEFAULT: default} if default else {})}
         if row.problem in current:
             configs[CURRENT] = current[row.problem]
         made.append(Layer(problem, configs))

@@ -46,7 +46,7 @@ class PlainWorkload(WorkloadDefaults):
         return {name: _values(name, values, where) for name, values in axes.items()}
 
     def frame(self, families: Mapping[str, Mapping[str, tuple[Any, ...]]]) -> pd.DataFrame:
-        """All combinations; None in the columns of axes that a family does not have."""
+        """All combinations; NaN in the columns of axes that a family does not have."""
         import pandas as pd  # slow to import; processes that compile or launch do not need it
 
         rows = [
@@ -100,7 +100,11 @@ class PlainWorkload(WorkloadDefaults):
 
 
 def _config(row: Mapping[Any, Any]) -> PlainConfig:
-    fields = {str(axis): value for axis, value in row.items() if axis != "family" and value is not None}
+    """Without the axes of other families, because of which a column holds NaN, and integers as floats."""
+    there = {
+        str(axis): value for axis, value in row.items() if axis != "family" and value is not None and value == value
+    }
+    fields = {axis: int(value) if isinstance(value, float) else value for axis, value in there.items()}
     return PlainConfig(str(row["family"]), tuple(fields.items()))
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from gemm_tuner.core.errors import FREE_SPACE, EnvironmentFault
 from gemm_tuner.core.records import CompileResult, Config, Problem, Status, Timing
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.space.prune import Pruned
 
 COLUMNS = (
@@ -111,8 +112,9 @@ class SizeState:
 
     @property
     def own(self) -> dict[str, Config]:
-        """The kept configurations that can win the size: all except those of servers' own kernels."""
-        return {name: config for name, config in self.kept.items() if not config.is_of_a_server}
+        """The kept configurations that can win the size."""
+        can_win = workload_of(self.problem.kind).can_win
+        return {name: config for name, config in self.kept.items() if can_win(self.problem, config)}
 
     def extend(self, configs: pd.DataFrame, found: Sequence[Config], predicted_us: Sequence[float]) -> None:
         """Adds configurations of servers' own kernels, which are not part of the space.

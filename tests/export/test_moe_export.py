@@ -58,6 +58,33 @@ def test_sizes_of_another_server_are_not_counted(tmp_path: Path, capsys: pytest.
     assert "2 of 7 sizes are NOT in the files" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("to", "results", "server"),
+    [("vllm-moe", H200, "vllm"), ("sglang-moe", H200, "sglang"), ("aiter-moe", MI300X, "vllm")],
+)
+def test_what_was_tuned_in_our_own_kernel_is_for_no_server(
+    to: str, results: Path, server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ours(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        some = [row for row in found if row["server"] == "vllm" and row["E"] == found[0]["E"]]
+        more = {"server": "own", "family": "own_moe", "kernel_sha": "", "PROGRAMS_PER_SM": 0, "SWAP_AB": 0}
+        return [{**row, **more} for row in some]
+
+    alone = edited(results, tmp_path / "own.yaml", configs=ours, without_config=lambda _: [])
+    export(alone, "--to", to, "-o", tmp_path / "out")
+    told = [line for line in capsys.readouterr().err.splitlines() if "own kernel" in line]
+    assert len(told) == 1 and f"--kernel_from {server}=PATH" in told[0]
+    assert not (tmp_path / "out").exists() or files(tmp_path / "out") == {}
+
+
+def test_our_own_kernel_beside_a_servers_changes_no_file(tmp_path: Path) -> None:
+    def beside(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**row, "derived": {"own_kernel": "own_moe_BLOCK_SIZE_M64", "own_kernel_us": 1.0}} for row in found]
+
+    export(edited(H200, tmp_path / "beside.yaml", configs=beside), "--to", "vllm-moe", "-o", tmp_path / "out")
+    assert files(tmp_path / "out") == files(GOLDEN / "vllm-moe" / H200.stem)
+
+
 def test_sglangs_two_files_have_one_block_of_rows(tmp_path: Path) -> None:
     export(H200, "--to", "sglang-moe", "-o", tmp_path)
     up, down = (json.loads((tmp_path / SGLANG / f"{DEEPSEEK}{suffix}.json").read_text()) for suffix in ("", "_down"))

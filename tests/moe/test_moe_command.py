@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from moe_kernel_source import GROUPED, VLLM
+from samples import device
 
 from gemm_tuner.cli import commands, main
 from gemm_tuner.cli.commands import moe
@@ -17,6 +18,7 @@ from gemm_tuner.consumers.moe import fault_of_name
 from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import GRID
+from gemm_tuner.moe.workload import WORKLOAD
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "moe"
 FLAGS = ("--E", "8", "--N", "64", "--K", "128", "--topk", "2")
@@ -52,6 +54,44 @@ def test_a_model_on_eight_ranks_gives_vllms_grid(kernel: str) -> None:
     assert (experts[0].E, experts[0].N) == (32, 2048)
 
 
+def test_without_a_servers_kernel_there_is_ours(kernel: str) -> None:
+    alone = asked(*FLAGS, "--m", "5,64")
+    assert [(one.server, one.M, one.kernel, one.beside) for one in alone] == [
+        ("own", 5, None, False),
+        ("own", 64, None, False),
+    ]
+    assert WORKLOAD.own_space(alone, device("sm_90")).families.keys() == {"own_moe"}
+
+
+def test_ours_is_beside_a_servers_kernel_unless_it_is_served(kernel: str) -> None:
+    """Nor where ours does not multiply the type. What stands beside it is not part of a problem's identity."""
+    source = Path(kernel).with_name("of_groups.py")
+    source.write_text(VLLM + GROUPED)
+    words = (*FLAGS, "--m", "5", "--kernel_from", str(source))
+    of_groups = ("--dtype", "int4_w4a16", "--group_size", "32")
+    for more, families in (
+        ((), {"vllm_moe", "own_moe"}),
+        (("--dtype", "fp8_w8a8"), {"vllm_moe", "own_moe"}),
+        (("--serve", "vllm"), {"vllm_moe"}),
+        (("--dtype", "int8_w8a16"), {"vllm_moe"}),
+        (of_groups, {"vllm_moe"}),
+    ):
+        found = asked(*words, *more)
+        assert WORKLOAD.own_space(found, device("gfx942")).families.keys() == families
+        assert {one.server for one in found} == {"vllm"}
+    (beside,), (served,) = asked(*words), asked(*words, "--serve", "vllm")
+    assert beside == served and beside.row() == served.row()
+    assert problem_from_dict(beside.to_dict()).to_dict() == beside.to_dict() != served.to_dict()
+
+
+def test_ours_is_refused_for_types_that_it_does_not_multiply(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("--dtype", "int8_w8a16"), ("--dtype", "int4_w4a16", "--group_size", "32")):
+        status, text = told(capsys, *FLAGS, *words)
+        assert status == 2 and "--kernel_from" in text and words[1] in text and "fp8_w8a8" in text
+    status, text = told(capsys, *FLAGS, "--current", "E=8,N=64,device_name=NVIDIA_H200.json")
+    assert status == 2 and "--current" in text and "--kernel_from" in text
+
+
 def test_a_problem_travels_with_its_kernel(kernel: str) -> None:
     (one,) = asked(*FLAGS, "--m", "5", "--routing", "zipf:1.0", "--kernel_from", kernel)
     again = problem_from_dict(one.to_dict())
@@ -75,7 +115,19 @@ def test_keys_tell_problems_apart(kernel: str) -> None:
 
 def test_a_dry_run_shows_the_funnel(capsys: pytest.CaptureFixture[str]) -> None:
     """Of a model whose type is named; tests/moe/test_moe_models.py has the spaces of all."""
-    words = ["--from", str(DATA / "gpt_oss_120b.json"), "--dtype", "bf16", "--bias", "--m", "64", "--arch", "sm_90"]
+    words = [
+        "--from",
+        str(DATA / "gpt_oss_120b.json"),
+        "--dtype",
+        "bf16",
+        "--bias",
+        "--m",
+        "64",
+        "--arch",
+        "sm_90",
+        "--serve",
+        "vllm",
+    ]
     assert main.main(["moe", *words, "--dry_run"]) == 0
     funnel = capsys.readouterr().out
     assert "1920" in funnel.split("(the whole space)")[1].splitlines()[0]
@@ -117,7 +169,7 @@ def test_a_run_needs_a_kernel_of_a_known_version(
     kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changes = {
-        "no kernel": None,
+        "no kernel of vllm": None,
         "lacks top_k": VLLM.replace("top_k", "chosen"),
         "has SPARSE": VLLM.replace(
             "HAS_BIAS: tl.constexpr, SWAP", "HAS_BIAS: tl.constexpr, SPARSE: tl.constexpr, SWAP"
@@ -133,7 +185,7 @@ def test_a_run_needs_a_kernel_of_a_known_version(
         path.unlink(missing_ok=True)
         if source:
             path.write_text(source)
-        given = ("--kernel_from", str(path)) if source is not None else ()
+        given = ("--kernel_from", str(path)) if source is not None else ("--serve", "vllm")
         of_groups = ("--dtype", "int4_w4a16", "--group_size", "32") if "gptq" in what else ()
         status, text = told(capsys, *FLAGS, *of_groups, *given)
         assert (status, what in text) == (2, True), text
@@ -172,7 +224,7 @@ def test_a_size_file_has_layers_of_one_kernel(kernel: str, tmp_path: Path, capsy
 
 
 def test_a_tuned_file_of_another_layer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [*FLAGS, "--m", "16", "--arch", "sm_90", "--dry_run"]
+    words = [*FLAGS, "--m", "16", "--arch", "sm_90", "--dry_run", "--serve", "vllm"]
     entry = "BLOCK_SIZE_M: 16, BLOCK_SIZE_N: 64, BLOCK_SIZE_K: 64, GROUP_SIZE_M: 1, num_warps: 4, num_stages: 3"
     body = json.dumps({"16": yaml.safe_load(f"{{{entry}}}")})
     wrong = (

@@ -86,7 +86,7 @@ def test_sglangs_launch_is_as_served() -> None:
     assert len(made.tensors("up", 16).row_ids) == 80 + 9 * 15 + 1
     narrow = {**SERVERS["sglang"].default(layer, ""), "BLOCK_SIZE_M": 16}
     assert launch.values(layer, narrow, "up", launch.Tensors(), "")["EM"] == 216
-    assert launch.grid(layer, {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32}, "up") == (-(-(80 + 9 * 15) // 16) * 2,)
+    assert launch.grid(layer, {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32}, "up", 1) == (-(-(80 + 9 * 15) // 16) * 2,)
     config = SERVERS["sglang"].default(layer, "sm_90")
     for arch, tokens, wide, expected in (
         ("sm_90", 40, False, (True, True)),

@@ -64,7 +64,7 @@ def test_one_command_shows_both(config: Path, capsys: pytest.CaptureFixture[str]
     words = ["moe", "--from", str(config), "--tp", "2", "--m", "64", "--arch", "sm_90", "--dry_run"]
     assert main.main([*words, "--dense"]) == 0
     both = capsys.readouterr().out
-    assert "scale_block" in both and "moe_vllm_E8_N128" in both
+    assert "scale_block" in both and "moe_own_E8_N128" in both
     assert main.main(words) == 0
     assert "scale_block" not in capsys.readouterr().out
 
@@ -98,7 +98,7 @@ def test_groups_of_a_config_may_be_replaced(config: Path) -> None:
     awq = {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True}
     config.write_text(json.dumps({**json.loads(config.read_text()), "quantization_config": awq}))
     for words, size in (((), 64), (("--group_size", 32), 32)):
-        one = asked("--from", config, "--m", 64, *words)[0]
+        one = asked("--from", config, "--m", 64, "--serve", "vllm", *words)[0]
         assert (one.dtype, one.block_shape, one.zero_points) == ("int4_w4a16", (0, size), True)
 
 

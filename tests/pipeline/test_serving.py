@@ -26,7 +26,7 @@ from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.pipeline import idle_flags, predict, prepare, serving, serving_space
 from gemm_tuner.pipeline.compile_stage import CompileStage
-from gemm_tuner.pipeline.serving_space import with_servers
+from gemm_tuner.pipeline.serving_space import searched_apart
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.search import make_search
@@ -161,12 +161,12 @@ def test_a_search_looks_among_what_servers_can_launch_apart(tmp_path: Path) -> N
     split = tuple(replace(SPLIT, num_stages=1 + i % 7, GROUP_SIZE_M=1 << i // 7) for i in range(40))
     state = state_of(SIZE, (*split, GOOD, NEXT))
     inner = make_search("quick")
-    search = with_servers(inner, serving.servers(("vllm", "sglang"), SM_90), [state])
+    search = searched_apart(inner, serving.servers(("vllm", "sglang"), SM_90), [state])
     from gemm_tuner.pipeline.rounds import view_of
 
     names = search.propose([view_of(state)], SM_90)[SIZE]
     assert len(names) == 16 + 2 and names[16:] == [GOOD.name, NEXT.name]
-    assert with_servers(inner, (), [state]) is inner
+    assert searched_apart(inner, (), [state]) is inner
 
 
 def test_rules_that_compare_families_do_not_empty_a_servers_space() -> None:

@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from gemm_tuner.cli import options
 from gemm_tuner.cli.commands import Consoles
@@ -23,6 +24,8 @@ from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.size_sources import collect
 from gemm_tuner.gemm.size_sources.found import CollectOptions
 from gemm_tuner.moe import kernel_source, problem, tuned_file
+from gemm_tuner.moe.model_config import Layer
+from gemm_tuner.moe.own import DTYPES, NAME, OWN
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import GRID, SERVERS
 from gemm_tuner.space import space
@@ -37,7 +40,8 @@ OF_A_LAYER = (*SIZES, "m", "tp", "dense", "enable_expert_parallel", "dtype", "ou
 DESCRIPTION = """\
 Tunes the fused MoE kernel of a server for one layer: both GEMMs of a call, in the server's own kernel, which is taken
 from its source text and never imported, at the numbers of tokens that its tuned files have. The server's default stands
-in all finals and is replaced only beyond noise. The export subcommand writes the servers' files.
+in all finals and is replaced only beyond noise. The export subcommand writes the servers' files. Without --serve this
+package's own kernel is timed beside the server's; without --kernel_from it alone is tuned.
 """
 EXAMPLES = """\
 examples:
@@ -47,7 +51,7 @@ examples:
     tune_gemm.py moe --E 256 --N 256 --K 7168 --topk 8 --dtype fp8_w8a8 \\
         --block_shape 128,128 --kernel_from fused_moe.py -o moe.yaml
   what would be tried
-    tune_gemm.py moe --from config.json --tp 8 --dry_run --arch sm_90
+    tune_gemm.py moe --from config.json --tp 8 --serve vllm --dry_run
   for two servers, with operands, routing and reference in common
     tune_gemm.py moe --from config.json --kernel_from vllm=a.py \\
         --kernel_from sglang=b.py
@@ -73,7 +77,7 @@ def block(text: str) -> tuple[int, int]:
 
 def add_flags(parser: Parser) -> None:
     parser.usage = (
-        "tune_gemm.py moe (--from config.json | --E E --N N --K K --topk K)\n           --kernel_from PATH [flag ...]"
+        "tune_gemm.py moe (--from config.json | --E E --N N --K K --topk K)\n           [--kernel_from PATH] [flag ...]"
     )
     layer = parser.add_argument_group("the layer")
     layer.add_argument("--from", metavar="FILE", dest="source", type=Path, help="a model's config.json, as on Hugging "
@@ -206,6 +210,9 @@ def in_size_file(arguments: argparse.Namespace) -> list[MoeProblem]:
 def current(paths: list[Path], found: list[MoeProblem]) -> dict[Problem, Config]:
     """The configurations that the servers' files give for each problem: the entry of the nearest M. Raises
     UserError."""
+    if paths and any(one.server == NAME for one in found):
+        accepted = "it beside --kernel_from or --serve, which say the server"
+        raise UserError("is a server's tuned file, and no server is given", where="--current", accepted=accepted)
     by_server = dict(zip(dict.fromkeys(one.server for one in found), paths, strict=False))
     if len(paths) > len(by_server):
         raise UserError("is given more often than there are servers", where="--current", accepted="one file a server")
@@ -228,32 +235,39 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
     servers = list(dict.fromkeys((*kernels, *arguments.serve)))
     missing = [name for name in servers if name not in kernels]
     shows = arguments.dry_run or arguments.explain is not None
-    if not shows and (missing or not servers):
+    if not shows and missing:
         accepted = "the server's source file or installed package: [SERVER=]PATH"
-        raise UserError(f"no kernel {f'of {missing[0]} ' if missing else ''}is given", where=kernel_source.FLAG,
-                        accepted=accepted)  # fmt: skip
+        raise UserError(f"no kernel of {missing[0]} is given", where=kernel_source.FLAG, accepted=accepted)
     if unknown := [name for name in servers if name not in SERVERS]:
         accepted = ", ".join(SERVERS)
         raise UserError(f"{unknown[0]} has no fused MoE kernel in Triton here", where="--serve", accepted=accepted)
     routing = tuple(dict.fromkeys(arguments.routing)) or (problem.UNIFORM,)
     drawn = {"routing": routing, "seeds": arguments.seeds}
     if layer is None:
-        return [
-            replace(one, server=server, kernel_sha=kernel.sha if kernel else "", kernel=kernel, **drawn)
-            for server, kernel in ((name, kernels.get(name)) for name in servers or ["vllm"])
-            for one in dict.fromkeys(replace(one, server="vllm") for one in in_file)
-        ]
+        found = list(dict.fromkeys(replace(one, server=NAME, **drawn) for one in in_file))
+    else:
+        found = layers(layer, arguments, drawn)
+    multiplies = all(OWN.launches_it(one, "") for one in found)
+    if not servers and not multiplies:
+        what = f"this package's own kernel does not multiply {found[0].dtype}"
+        raise UserError(what, where=kernel_source.FLAG, accepted="a server's source file or package, whose kernel does",
+                        hint=f"it multiplies {', '.join(DTYPES)}")  # fmt: skip
+    beside = multiplies and bool(servers) and not arguments.serve
+    return [
+        replace(one, server=server, kernel_sha=kernel.sha if kernel else "", kernel=kernel, beside=beside)
+        for server, kernel in ((name, kernels.get(name)) for name in servers or [NAME])
+        for one in found
+    ]
+
+
+def layers(layer: Layer, arguments: argparse.Namespace, drawn: dict[str, Any]) -> list[MoeProblem]:
+    """A layer at each number of tokens. Raises UserError."""
     arch, tokens_of_calls = arguments.arch or "", arguments.m or GRID
     fp8 = arguments.fp8 or ("fp8_e4m3_fnuz" if arch.startswith("gfx94") else "fp8_e4m3")
-    found = []
-    for server in servers or ["vllm"]:
-        kernel = kernels.get(server)
-        one = MoeProblem(
-            server, 1, layer.E, layer.N, layer.K, layer.topk, layer.dtype, layer.out, layer.scaling, layer.block_shape,
-            layer.activation, layer.bias, fp8, routing, arguments.seeds, kernel.sha if kernel else "",
-            layer.zero_points, kernel,
-        )  # fmt: skip
-        problem.check(one, "the layer")
-        problem.check_tokens(max(tokens_of_calls), layer.E, "--m")
-        found += [one.at(tokens) for tokens in tokens_of_calls]
-    return found
+    one = MoeProblem(
+        NAME, 1, layer.E, layer.N, layer.K, layer.topk, layer.dtype, layer.out, layer.scaling, layer.block_shape,
+        layer.activation, layer.bias, fp8, zero_points=layer.zero_points, **drawn,
+    )  # fmt: skip
+    problem.check(one, "the layer")
+    problem.check_tokens(max(tokens_of_calls), layer.E, "--m")
+    return [one.at(tokens) for tokens in tokens_of_calls]

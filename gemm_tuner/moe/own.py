@@ -1,0 +1,58 @@
+"""This package's own fused MoE kernel (``templates/own_moe.py.j2``): its space, and the arguments of its launches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemm_tuner.moe import alignment
+from gemm_tuner.moe.launcher import Axes, Launcher
+from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
+
+NAME = "own"
+DTYPES = (*SIXTEEN_BIT, "fp8_w8a8")
+# Axes that no server's kernel has: programs that stay on each SM and take tile after tile (0: a program for each tile),
+# and whether the transposed product is computed.
+OWN_FIELDS = ("PROGRAMS_PER_SM", "SWAP_AB")
+
+
+class Own(Launcher):
+    def axes(self, problem: MoeProblem, backend: str) -> Axes:
+        least_k = 32 if problem.dtype in SIXTEEN_BIT else 64
+        axes: Axes = {
+            "BLOCK_SIZE_M": [16, 32, 64, 128],
+            "BLOCK_SIZE_N": [32, 64, 128, 256],
+            "BLOCK_SIZE_K": [k for k in (32, 64, 128, 256) if k >= least_k],
+            "GROUP_SIZE_M": [1, 8, 32],
+            "num_warps": [4, 8],
+            "num_stages": [2, 3, 4, 5],
+            "PROGRAMS_PER_SM": [0, 1, 2],
+            "SWAP_AB": [0, 1],
+        }
+        if backend == "cuda":
+            return axes
+        of_amd: Axes = {"num_warps": [2, 4, 8], "num_stages": [2], "SWAP_AB": [0], "waves_per_eu": [0, 1, 2, 4],
+                        "matrix_instr_nonkdim": [16, 32], "kpack": [1, 2]}  # fmt: skip
+        return {**axes, **of_amd}
+
+    def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
+        return block_k
+
+    def launches_it(self, problem: MoeProblem, backend: str) -> bool:
+        return problem.dtype in DTYPES
+
+    def can_launch(self, problem: MoeProblem, c: Any) -> Any:
+        """A step along K has one scale of a row."""
+        whole = c.BLOCK_SIZE_K > 0
+        return whole & (problem.block_shape[1] % c.BLOCK_SIZE_K == 0) if problem.scaling == "block" else whole
+
+    def sorts(self, problem: MoeProblem) -> bool:
+        return not alignment.is_sparse(problem.rows, problem.E)
+
+    def ids_read(self, problem: MoeProblem, block_m: int) -> int:
+        return self.room(problem, block_m)
+
+    def swaps(self, problem: MoeProblem, arch: str, c: Any) -> Any:
+        return c.SWAP_AB == 1
+
+
+OWN = Own(NAME, "own_moe")

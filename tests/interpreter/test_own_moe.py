@@ -1,0 +1,103 @@
+"""This package's own fused MoE kernel in the interpreter, against float64."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from moe_runner import checked, operator_error
+from samples import ROOT, device
+
+from gemm_tuner.core.plain_config import PlainConfig
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.source import codegen
+
+TEMPLATES = ROOT / "templates"
+BF16 = MoeProblem("own", 5, 4, 48, 80, 2, seeds=1)
+FP8 = replace(BF16, N=64, K=96, dtype="fp8_w8a8", scaling="block", block_shape=(32, 32))
+CASES = {
+    "bf16, no tile divides": BF16,
+    "without sorting": replace(BF16, M=1, E=16),
+    "fp16 with bias": replace(BF16, dtype="fp16", out="fp16", bias=True),
+    "no gate, K of whole steps": replace(BF16, activation="relu2_no_mul", N=64, K=128),
+    "rows that fill no block, topk 1": replace(BF16, M=37, E=2, topk=1),
+    "an expert with one row, one with none": replace(BF16, M=9, E=4, topk=1, routing=("zipf:2.0",)),
+    "most experts have none": replace(BF16, M=7, E=26, topk=1, routing=("zipf:4.0",)),
+    "fp8, a scale a block": FP8,
+    "fp8, a scale a row": replace(FP8, scaling="channel", block_shape=(0, 0)),
+    "fp8, a scale a tensor": replace(FP8, scaling="tensor", block_shape=(0, 0)),
+}
+# PROGRAMS_PER_SM and SWAP_AB, of one SM: two programs compute all tiles.
+WAYS = ((0, 0), (2, 0), (1, 1))
+
+
+def config(programs_per_sm: int, swap_ab: int, group_m: int = 2) -> PlainConfig:
+    fields = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": group_m, "num_warps": 4,
+              "num_stages": 2, "PROGRAMS_PER_SM": programs_per_sm, "SWAP_AB": swap_ab}  # fmt: skip
+    return PlainConfig("own_moe", tuple(fields.items()))
+
+
+def script_of(folder: Path, problem: MoeProblem, *configs: PlainConfig, templates: Path = TEMPLATES) -> str:
+    script = codegen.write_script(templates, folder, "own_moe", problem, configs, device("sm_90").target)
+    return str(folder / script.file)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_both_gemms_are_right(case: str, tmp_path: Path) -> None:
+    ways = [config(*way) for way in WAYS]
+    script = script_of(tmp_path, CASES[case], *ways)
+    for one in ways:
+        found = checked(script, CASES[case], one)
+        assert found.ok, found.message
+        assert 0 < found.error_over_bound <= 1
+
+
+@pytest.mark.parametrize(
+    ("case", "old", "new"),
+    [
+        ("bf16, no tile divides", "row // TOP_K", "row"),
+        ("bf16, no tile divides", "if BY_ROUTER:", "if False:"),
+        ("bf16, no tile divides", "(expert * N + held) * K", "held * K"),
+        ("bf16, no tile divides", "real = row < rows", "real = row < rows - 1"),
+        ("bf16, no tile divides", "tl.range(0, K, BLOCK_SIZE_K)", "tl.range(0, K - 16, BLOCK_SIZE_K)"),
+        ("bf16, no tile divides", "tiles, tl.num_programs(0)", "tiles - 1, tl.num_programs(0)"),
+        ("an expert with one row, one with none", "blocks_m - first_m, GROUP_SIZE_M", "blocks_m, GROUP_SIZE_M"),
+        ("bf16, no tile divides", "tl.dot(w, a.T, total)", "tl.dot(w, a.T)"),
+        ("fp16 with bias", "bias_ptr + expert * N", "bias_ptr"),
+        ("without sorting", "place == 0, block_m", "place == 0, 0"),
+        ("fp8, a scale a block", "held // GROUP_N", "0 * held"),
+        ("fp8, a scale a block", "a_scale_row + start // GROUP_K", "a_scale_row"),
+        ("fp8, a scale a row", "a_scale_ptr + a_row", "a_scale_ptr + row"),
+        ("fp8, a scale a tensor", "w_scale_ptr + expert)", "w_scale_ptr)"),
+    ],
+)
+def test_a_wrong_kernel_is_found(case: str, old: str, new: str, tmp_path: Path) -> None:
+    templates = tmp_path / "templates"
+    shutil.copytree(TEMPLATES, templates)
+    kernel = templates / "own_moe.py.j2"
+    assert old in kernel.read_text()
+    kernel.write_text(kernel.read_text().replace(old, new))
+    one = config(1, 1) if "dot" in old else config(2, 0)
+    found = checked(script_of(tmp_path, CASES[case], one, templates=templates), CASES[case], one)
+    assert not found.ok and "GEMM is wrong in row" in found.message
+
+
+def test_the_rows_are_as_ragged_as_the_cases_say() -> None:
+    from gemm_tuner.moe import model, routing
+
+    def rows(case: str) -> list[int]:
+        one = CASES[case]
+        return sorted(routing.counts(model.first_ids(one), one.E).tolist())
+
+    assert rows("an expert with one row, one with none")[:2] == [0, 1]
+    assert all(count % 16 for count in rows("rows that fill no block, topk 1"))
+    assert rows("most experts have none").count(0) > 13
+
+
+@pytest.mark.parametrize("case", ["bf16, no tile divides", "without sorting", "fp8, a scale a block"])
+def test_a_whole_call_is_the_operator(case: str, tmp_path: Path) -> None:
+    problem, one = CASES[case], config(1, 0)
+    most = 0.1 if problem.dtype == "fp8_w8a8" else 0.01
+    assert operator_error(script_of(tmp_path, problem, one), problem, one) < most

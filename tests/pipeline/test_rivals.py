@@ -1,0 +1,91 @@
+"""This package's own kernel in the finals of a server's: named with its time in the row, which is the server's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tuning import SM_90, StandInGpu, restarted, session, state_of
+
+from gemm_tuner.core.plain_config import PlainConfig
+from gemm_tuner.kernels.taken import TakenKernel
+from gemm_tuner.launch.plan import FINALS, SCREEN
+from gemm_tuner.moe.own import OWN
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import entry
+from gemm_tuner.moe.workload import WORKLOAD
+from gemm_tuner.pipeline import prepare
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.tune import Tuning
+from gemm_tuner.store import results
+
+KERNEL = TakenKernel("kernel.py", "fused_moe_kernel", "", "def fused_moe_kernel(NAME): pass", (), (), "0" * 12)
+LAYER = MoeProblem("vllm", 64, 64, 128, 256, 4, kernel_sha=KERNEL.sha, kernel=KERNEL, beside=True)
+THEIRS = tuple(PlainConfig("vllm_moe", tuple(entry(16, 32, 64, 1, 4, stages).items())) for stages in (2, 3, 4))
+OURS = tuple(
+    PlainConfig("own_moe", tuple({**entry(16, 32, 64, 1, 4, stages), "PROGRAMS_PER_SM": 0, "SWAP_AB": 0}.items()))
+    for stages in (2, 3, 4, 5)
+)
+TIMES = dict(zip((one.name for one in (*THEIRS, *OURS)), (50.0, 60.0, 70.0, 40.0, 30.0, 55.0, 90.0), strict=True))
+
+
+def tuned(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, layer: MoeProblem = LAYER, of: Session | None = None, **how: Any
+) -> tuple[Session, StandInGpu]:
+    monkeypatch.chdir(folder)
+    given: Any = layer
+    configs: Any = (*THEIRS, *OURS) if layer.server == "vllm" else OURS
+    made, gpu = of or session(folder, given, search="full", compile_stage=False), StandInGpu(us=TIMES, **how)
+    Tuning(made, [state_of(given, configs)], (gpu,)).run()
+    return made, gpu
+
+
+def test_the_row_is_the_servers_and_names_ours_with_both_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done, gpu = tuned(tmp_path, monkeypatch)
+    choice = done.results.choices[LAYER]
+    assert (choice.config, choice.median_us) == (THEIRS[0], pytest.approx(50.0))
+    assert dict(choice.derived) == {"own_kernel": OURS[1].name, "own_kernel_us": pytest.approx(30.0)}
+    assert choice.runner_up == THEIRS[1].name and not choice.overruled
+    timed = {name for plan in gpu.plans if plan.stage == FINALS for work in plan.work for _, name in work.entries}
+    assert {THEIRS[0].name, OURS[0].name, OURS[1].name} <= timed
+    row = results.choice_row(choice)
+    assert row["derived"]["own_kernel"] == OURS[1].name and row["family"] == "vllm_moe"
+
+
+def test_a_wrong_kernel_of_ours_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done, _ = tuned(tmp_path, monkeypatch, wrong=frozenset({OURS[1].name}))
+    assert dict(done.results.choices[LAYER].derived)["own_kernel"] == OURS[0].name
+
+
+def test_a_finished_size_is_read_again_with_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done, _ = tuned(tmp_path, monkeypatch)
+    again, gpu = tuned(tmp_path, monkeypatch, of=restarted(done))
+    assert again.results.choices[LAYER].derived == done.results.choices[LAYER].derived and not gpu.plans
+
+
+def test_alone_ours_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = replace(LAYER, server="own", kernel=None, kernel_sha="", beside=False)
+    done, gpu = tuned(tmp_path, monkeypatch, alone)
+    choice = done.results.choices[alone]
+    assert choice.config == OURS[1] and not choice.derived
+    assert {work.problem for plan in gpu.plans for work in plan.work} == {alone}
+
+
+def test_both_kernels_are_searched_each_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the whole space, whose families have different axes."""
+    monkeypatch.chdir(tmp_path)
+    given: Any = LAYER
+    made, gpu = session(tmp_path, given, search="guided", compile_stage=False), StandInGpu()
+    candidates = prepare.load_space(made.options, SM_90)
+    state = prepare.state_of(candidates, LAYER, SM_90, prepare.cut_space(candidates, LAYER, SM_90))
+    Tuning(made, [state], (gpu,)).run()
+    asked = [name for plan in gpu.plans if plan.stage == SCREEN for work in plan.work for _, name in work.entries]
+    families = [state.kept[name].family for name in asked]
+    assert min(families.count("vllm_moe"), families.count(OWN.family)) >= 32
+    assert {one.family for one in state.own.values()} == {"vllm_moe"}
+    for config in WORKLOAD.configs_of(candidates.configs):
+        assert ("SWAP_AB" in config.options()) == (config.family == OWN.family)
+        assert all(type(value) is int for value in config.options().values())
+    assert made.results.choices[LAYER].config.family == "vllm_moe"
