@@ -11,15 +11,16 @@ from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
 NAME = "own"
 DTYPES = (*SIXTEEN_BIT, "fp8_w8a8")
 # Axes that no server's kernel has: programs that stay on each SM and take tile after tile (0: a program for each tile),
-# and whether the transposed product is computed.
-OWN_FIELDS = ("PROGRAMS_PER_SM", "SWAP_AB")
+# whether
+# the transposed product is computed, and whether weights are loaded through TMA descriptors.
+OWN_FIELDS = ("PROGRAMS_PER_SM", "SWAP_AB", "W_BY_TMA")
 
 
 class Own(Launcher):
     def axes(self, problem: MoeProblem, backend: str) -> Axes:
         least_k = 32 if problem.dtype in SIXTEEN_BIT else 64
         axes: Axes = {
-            "BLOCK_SIZE_M": [16, 32, 64, 128],
+            "BLOCK_SIZE_M": [8, 16, 32, 64, 128],
             "BLOCK_SIZE_N": [32, 64, 128, 256],
             "BLOCK_SIZE_K": [k for k in (32, 64, 128, 256) if k >= least_k],
             "GROUP_SIZE_M": [1, 8, 32],
@@ -27,11 +28,20 @@ class Own(Launcher):
             "num_stages": [2, 3, 4, 5],
             "PROGRAMS_PER_SM": [0, 1, 2],
             "SWAP_AB": [0, 1],
+            "W_BY_TMA": [0, 1],
         }
         if backend == "cuda":
             return axes
-        of_amd: Axes = {"num_warps": [2, 4, 8], "num_stages": [2], "SWAP_AB": [0], "waves_per_eu": [0, 1, 2, 4],
-                        "matrix_instr_nonkdim": [16, 32], "kpack": [1, 2]}  # fmt: skip
+        of_amd: Axes = {
+            "BLOCK_SIZE_M": [16, 32, 64, 128, 256],
+            "num_warps": [2, 4, 8],
+            "num_stages": [2],
+            "SWAP_AB": [0],
+            "W_BY_TMA": [0],
+            "waves_per_eu": [0, 1, 2, 4],
+            "matrix_instr_nonkdim": [16, 32],
+            "kpack": [1, 2],
+        }
         return {**axes, **of_amd}
 
     def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
@@ -55,4 +65,4 @@ class Own(Launcher):
         return c.SWAP_AB == 1
 
 
-OWN = Own(NAME, "own_moe")
+OWN = Own(NAME, "own_moe", has_pairs=True)

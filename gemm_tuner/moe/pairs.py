@@ -14,8 +14,7 @@ from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config
 from gemm_tuner.moe.launch import OF_DOWN, SHAPE_FIELDS
 from gemm_tuner.moe.launcher import AMD_FIELDS
-from gemm_tuner.moe.launchers import of_problem
-from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.own import OWN_FIELDS
 
 MOST = 4  # number of pairs in the finals
 EACH = 2  # number of configurations per GEMM and BLOCK_SIZE_M that are combined
@@ -23,9 +22,10 @@ EACH = 2  # number of configurations per GEMM and BLOCK_SIZE_M that are combined
 Screened = Sequence[tuple[Config, tuple[float, ...]]]
 
 
-def best(problem: MoeProblem, screened: Screened) -> Iterator[PlainConfig]:
-    """The pairs of two different configurations with the smallest sums of kernel times, best first."""
-    single = [(one.options(), us) for one, us in screened if len(us) == 2 and not _is_pair(one)]
+def best(family: str, screened: Screened) -> Iterator[PlainConfig]:
+    """The pairs of two different configurations of a family with the smallest sums of kernel times, best first."""
+    single = [(one.options(), us) for one, us in screened
+              if one.family == family and len(us) == 2 and not _is_pair(one)]  # fmt: skip
     found = []
     for block_m in sorted({options["BLOCK_SIZE_M"] for options, _ in single}):
         mine = [(options, us) for options, us in single if options["BLOCK_SIZE_M"] == block_m]
@@ -33,8 +33,8 @@ def best(problem: MoeProblem, screened: Screened) -> Iterator[PlainConfig]:
         found += [(up[1][0] + down[1][1], up[0], down[0]) for up, down in product(ups, downs) if up[0] != down[0]]
     found.sort(key=lambda one: (one[0], *one[1].values(), *one[2].values()))
     for _, up, down in found[:MOST]:
-        of_down = {OF_DOWN + name: down[name] for name in (*SHAPE_FIELDS, *AMD_FIELDS) if name in down}
-        yield PlainConfig(of_problem(problem).family, tuple({**up, **of_down}.items()))
+        of_down = {OF_DOWN + name: down[name] for name in (*SHAPE_FIELDS, *AMD_FIELDS, *OWN_FIELDS) if name in down}
+        yield PlainConfig(family, tuple({**up, **of_down}.items()))
 
 
 def _is_pair(config: Config) -> bool:

@@ -17,6 +17,7 @@ from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
 from gemm_tuner.space.rule import next_power_of_2
 
 LEAST_BLOCK_M = 16
+TMA_BYTES = 16
 BIG = 2048  # least extent of both dimensions for a GEMM that counts as large in ROCm's tuner
 
 
@@ -96,6 +97,21 @@ def computes_several_tiles(c: Any, p: Problem, d: Device) -> Any:
     return (c.PROGRAMS_PER_SM == 0) | (most > c.PROGRAMS_PER_SM * d.num_sms)
 
 
+def tma_can_load(c: Any, p: Problem, d: Device) -> Any:
+    """the architecture has no TMA, or a row of weights is no multiple of 16 bytes, which TMA needs"""
+    if of_columns(c) is not OWN:
+        return c.BLOCK_SIZE_M > 0
+    whole = all(extent(of(p), part).depth * of(p).weight_bytes % TMA_BYTES == 0 for part in PARTS)
+    return (c.W_BY_TMA == 0) | (d.target.facts.tma and whole)
+
+
+def rows_fill_an_instruction(c: Any, p: Problem, d: Device) -> Any:
+    """no matrix instruction has fewer than 16 rows; the transposed product has BLOCK_SIZE_M as its columns"""
+    if of_columns(c) is not OWN:
+        return c.BLOCK_SIZE_M > 0
+    return (c.BLOCK_SIZE_M >= LEAST_BLOCK_M) | (c.SWAP_AB == 1)
+
+
 def swaps_for_warp_groups(c: Any, p: Problem, d: Device) -> Any:
     """the transposed product pays where its BLOCK_SIZE_N fills the 64 rows of a warp group's instruction, and
     BLOCK_SIZE_M would not"""
@@ -148,6 +164,8 @@ VALID = (
     orders_alike,
     shared_memory_fits,
     computes_several_tiles,
+    tma_can_load,
+    rows_fill_an_instruction,
 )
 LIKELY = (
     pads_too_much,

@@ -84,10 +84,8 @@ class MoeWorkload(PlainWorkload):
         return config.family == launchers.of_problem(of(problem)).family
 
     def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
-        one = of(problem)
-        launcher = launchers.of_problem(one)
-        mine = [(config, us) for config, us in screened if config.family == launcher.family]
-        return list(pairs.best(one, mine)) if launcher.has_pairs else []
+        families = [launcher.family for launcher in launchers.competing(of(problem)) if launcher.has_pairs]
+        return [pair for family in families for pair in pairs.best(family, screened)]
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
         one = of(problem)

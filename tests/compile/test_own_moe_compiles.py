@@ -19,7 +19,7 @@ from gemm_tuner.moe.problem import MoeProblem
 LAYER = MoeProblem("own", 64, 16, 128, 256, 4)
 FP8 = replace(LAYER, dtype="fp8_w8a8", scaling="block", block_shape=(128, 128))
 TILE = {"BLOCK_SIZE_M": 32, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 8, "num_warps": 4,
-        "num_stages": 3, "PROGRAMS_PER_SM": 0, "SWAP_AB": 0}  # fmt: skip
+        "num_stages": 3, "PROGRAMS_PER_SM": 0, "SWAP_AB": 0, "W_BY_TMA": 0}  # fmt: skip
 OF_AMD = {"num_stages": 2, "waves_per_eu": 2, "matrix_instr_nonkdim": 16, "kpack": 1}
 
 
@@ -36,15 +36,17 @@ def compiled(folder: Path, arch: str, work: Mapping[MoeProblem, PlainConfig]) ->
 def test_both_gemms_compile_for_all_types(arch: str, tmp_path: Path) -> None:
     fp8 = replace(FP8, fp8="fp8_e4m3_fnuz") if arch == "gfx942" else FP8
     more = OF_AMD if arch == "gfx942" else {}
-    swapped = {"SWAP_AB": 1} if arch == "sm_90" else {}
+    swapped = {"SWAP_AB": 1, "BLOCK_SIZE_M": 8} if arch == "sm_90" else {}
+    by_tma = {"W_BY_TMA": 1} if arch == "sm_90" else {}
     plain, whole = (0, 0), {"scaling": "channel", "block_shape": (0, 0)}
     work = {
         LAYER: {},
+        replace(LAYER, K=512): {"PROGRAMS_PER_SM": 1, **by_tma},
         replace(LAYER, M=1): {"PROGRAMS_PER_SM": 1},  # without sorting
         replace(LAYER, dtype="fp16", out="fp16", bias=True, K=272): swapped,
-        fp8: {"PROGRAMS_PER_SM": 2},
+        fp8: {"PROGRAMS_PER_SM": 2, **by_tma},
         replace(fp8, **whole): swapped,
-        replace(fp8, scaling="tensor", block_shape=plain): swapped,
+        replace(fp8, scaling="tensor", block_shape=plain): {**swapped, **by_tma},
     }
     configs = {one: PlainConfig("own_moe", tuple({**TILE, **more, **own}.items())) for one, own in work.items()}
     results = compiled(tmp_path, arch, configs)

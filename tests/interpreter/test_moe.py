@@ -86,7 +86,7 @@ def test_both_gemms_are_right(case: str, server: str, tmp_path: Path) -> None:
 def test_a_pair_launches_a_tile_for_each_gemm(tmp_path: Path) -> None:
     problem = replace(FP8, server="sglang")
     one, other = configs_of(problem, TILES[0], (16, 64, 32, 16, 4, 3))
-    (pair, *_) = pairs.best(problem, [(one, (1.0, 9.0)), (other, (9.0, 1.0))])
+    (pair, *_) = pairs.best("sglang_moe", [(one, (1.0, 9.0)), (other, (9.0, 1.0))])
     script, problem = written(tmp_path, SOURCES["sglang"], problem, (one, pair))
     assert checked(script, problem, pair).ok and checked(script, problem, one).ok
     config = script_config(script, pair.name)

@@ -29,13 +29,13 @@ CASES = {
     "fp8, a scale a row": replace(FP8, scaling="channel", block_shape=(0, 0)),
     "fp8, a scale a tensor": replace(FP8, scaling="tensor", block_shape=(0, 0)),
 }
-# PROGRAMS_PER_SM and SWAP_AB, of one SM: two programs compute all tiles.
-WAYS = ((0, 0), (2, 0), (1, 1))
+# PROGRAMS_PER_SM, SWAP_AB and W_BY_TMA, of one SM: two programs compute all tiles.
+WAYS = ((0, 0, 0), (2, 0, 0), (1, 1, 0), (2, 0, 1), (0, 1, 1))
 
 
-def config(programs_per_sm: int, swap_ab: int, group_m: int = 2) -> PlainConfig:
-    fields = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": group_m, "num_warps": 4,
-              "num_stages": 2, "PROGRAMS_PER_SM": programs_per_sm, "SWAP_AB": swap_ab}  # fmt: skip
+def config(programs_per_sm: int, swap_ab: int, by_tma: int) -> PlainConfig:
+    fields = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": 2, "num_warps": 4,
+              "num_stages": 2, "PROGRAMS_PER_SM": programs_per_sm, "SWAP_AB": swap_ab, "W_BY_TMA": by_tma}  # fmt: skip
     return PlainConfig("own_moe", tuple(fields.items()))
 
 
@@ -65,6 +65,7 @@ def test_both_gemms_are_right(case: str, tmp_path: Path) -> None:
         ("bf16, no tile divides", "tiles, tl.num_programs(0)", "tiles - 1, tl.num_programs(0)"),
         ("an expert with one row, one with none", "blocks_m - first_m, GROUP_SIZE_M", "blocks_m, GROUP_SIZE_M"),
         ("bf16, no tile divides", "tl.dot(w, a.T, total)", "tl.dot(w, a.T)"),
+        ("bf16, no tile divides", "w_desc.load([expert.to(tl.int32) * N +", "w_desc.load([0 +"),
         ("fp16 with bias", "bias_ptr + expert * N", "bias_ptr"),
         ("without sorting", "place == 0, block_m", "place == 0, 0"),
         ("fp8, a scale a block", "held // GROUP_N", "0 * held"),
@@ -79,7 +80,7 @@ def test_a_wrong_kernel_is_found(case: str, old: str, new: str, tmp_path: Path) 
     kernel = templates / "own_moe.py.j2"
     assert old in kernel.read_text()
     kernel.write_text(kernel.read_text().replace(old, new))
-    one = config(1, 1) if "dot" in old else config(2, 0)
+    one = config(1, 1, 0) if "dot" in old else config(2, 0, int("w_desc" in old))
     found = checked(script_of(tmp_path, CASES[case], one, templates=templates), CASES[case], one)
     assert not found.ok and "GEMM is wrong in row" in found.message
 
@@ -98,6 +99,6 @@ def test_the_rows_are_as_ragged_as_the_cases_say() -> None:
 
 @pytest.mark.parametrize("case", ["bf16, no tile divides", "without sorting", "fp8, a scale a block"])
 def test_a_whole_call_is_the_operator(case: str, tmp_path: Path) -> None:
-    problem, one = CASES[case], config(1, 0)
+    problem, one = CASES[case], config(1, 0, 0)
     most = 0.1 if problem.dtype == "fp8_w8a8" else 0.01
     assert operator_error(script_of(tmp_path, problem, one), problem, one) < most

@@ -30,12 +30,12 @@ ALONE = {name: sum(us) for name, us in KERNELS.items()}
 
 def test_a_pair_has_one_block_of_rows_and_the_least_sum() -> None:
     screened = [(one, KERNELS[one.name]) for one in CONFIGS]
-    first, *others = found = list(pairs.best(LAYER, screened))
+    first, *others = found = list(pairs.best("sglang_moe", screened))
     assert len(found) == 4
     assert part_config(first.options(), UP) == A.options() and part_config(first.options(), DOWN) == B.options()
     assert all(one.options()["BLOCK_SIZE_M"] in (16, 32) for one in others)
-    assert list(pairs.best(LAYER, [*screened, (first, (10.0, 15.0))])) == found
-    assert list(pairs.best(LAYER, [(A, (1.0,)), (B, ())])) == []
+    assert list(pairs.best("sglang_moe", [*screened, (first, (10.0, 15.0))])) == found
+    assert list(pairs.best("sglang_moe", [(A, (1.0,)), (B, ())])) == []
 
 
 def tuned(made: Session, gpu: StandInGpu) -> Tuning:
@@ -48,7 +48,7 @@ def tuned(made: Session, gpu: StandInGpu) -> Tuning:
 
 def test_the_best_pair_wins_the_finals_and_is_finished_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (best, *_) = pairs.best(LAYER, [(one, KERNELS[one.name]) for one in CONFIGS])
+    (best, *_) = pairs.best("sglang_moe", [(one, KERNELS[one.name]) for one in CONFIGS])
     gpu = StandInGpu(us={**ALONE, best.name: 26.0}, kernels=KERNELS, drift=0.03, jitter=0.001)
     layer: Any = LAYER
     made = session(tmp_path, layer, search="full", compile_stage=False)

@@ -25,7 +25,9 @@ KERNEL = TakenKernel("kernel.py", "fused_moe_kernel", "", "def fused_moe_kernel(
 LAYER = MoeProblem("vllm", 64, 64, 128, 256, 4, kernel_sha=KERNEL.sha, kernel=KERNEL, beside=True)
 THEIRS = tuple(PlainConfig("vllm_moe", tuple(entry(16, 32, 64, 1, 4, stages).items())) for stages in (2, 3, 4))
 OURS = tuple(
-    PlainConfig("own_moe", tuple({**entry(16, 32, 64, 1, 4, stages), "PROGRAMS_PER_SM": 0, "SWAP_AB": 0}.items()))
+    PlainConfig(
+        "own_moe", tuple({**entry(16, 32, 64, 1, 4, stages), "PROGRAMS_PER_SM": 0, "SWAP_AB": 0, "W_BY_TMA": 0}.items())
+    )
     for stages in (2, 3, 4, 5)
 )
 TIMES = dict(zip((one.name for one in (*THEIRS, *OURS)), (50.0, 60.0, 70.0, 40.0, 30.0, 55.0, 90.0), strict=True))
