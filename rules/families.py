@@ -9,6 +9,7 @@ import numpy as np
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.gemm.descriptors import rows_fit_descriptors
+from gemm_tuner.gemm.families import gemm_cute
 from gemm_tuner.gemm.families.family import names_of
 from gemm_tuner.space.rule import HEURISTIC, next_power_of_2, rule
 
@@ -29,10 +30,11 @@ def ring_bytes(c, p):
     return c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
 
 
-def blocks_of_cute(c, p):
+def blocks_of_cute(c, p, d):
     """Thread blocks of gemm_cute for one slice of K, whole clusters; and how many times the work they do."""
-    rows = np.where(c.SWAP_AB == 1, c.BLOCK_SIZE_N, c.BLOCK_SIZE_M)
-    columns = np.where(c.SWAP_AB == 1, c.BLOCK_SIZE_M, c.BLOCK_SIZE_N)
+    side_m = c.BLOCK_SIZE_M // gemm_cute.sms_of_tile(c, d)
+    rows = np.where(c.SWAP_AB == 1, c.BLOCK_SIZE_N, side_m)
+    columns = np.where(c.SWAP_AB == 1, side_m, c.BLOCK_SIZE_N)
     along_m = np.where(c.SWAP_AB == 1, c.CLUSTER_N, c.CLUSTER_M)
     along_n = np.where(c.SWAP_AB == 1, c.CLUSTER_M, c.CLUSTER_N)
     blocks = np.ceil(p.m / (rows * along_m)) * along_m * np.ceil(p.n / (columns * along_n)) * along_n
@@ -44,13 +46,14 @@ def little_beyond_matrix(c, p, d):
     """Tiles and clusters that compute a quarter more than C, with slices of K a third, are worse (H200, prototypes)."""
     side = min(p.m, p.n)
     most = np.where(c.SPLIT_K > 1, 1.36, 1.25)
-    return blocks_of_cute(c, p)[1] <= np.maximum(most, (32.5 if side < 32 else 16.5 if side < 64 else 64.5) / side)
+    return blocks_of_cute(c, p, d)[1] <= np.maximum(most, (32.5 if side < 32 else 16.5 if side < 64 else 64.5) / side)
 
 
 @rule(HEURISTIC, families=("gemm_cute",))
 def swapped_for_few_rows(c, p, d):
     """Operands are swapped for 256 rows or fewer, and where the class has its widest tiles along K alone."""
     beside = (c.PINGPONG == 0) & ((c.BLOCK_SIZE_M == 320) | ((c.BLOCK_SIZE_M == 192) & (c.BLOCK_SIZE_N > 128)))
+    beside &= not gemm_cute.in_tensor_memory(d)
     return (c.SWAP_AB == 0) | (beside & (p.layout_b == "row")) | np.full(c.BLOCK_SIZE_M.shape, p.m <= min(256, p.n))
 
 
@@ -61,7 +64,9 @@ def loop_over_tiles_needs_several(c, p, d):
     Turns of warp groups hide the end of a tile behind the next one: with one tile an SM they won 0.4 % at
     1536x1536x8960 (192 x 96, cluster 2x1; H200), and nowhere else.
     """
-    tiles = blocks_of_cute(c, p)[0] * c.SPLIT_K * p.batch
+    if gemm_cute.in_tensor_memory(d):  # its class has no other grid
+        return c.PROGRAMS_PER_SM == 1
+    tiles = blocks_of_cute(c, p, d)[0] * c.SPLIT_K * p.batch
     return np.where(c.PROGRAMS_PER_SM == 1, tiles > d.num_sms, tiles <= 4 * d.num_sms)
 
 
@@ -71,7 +76,7 @@ def full_waves(c, p, d):
 
     Slices are to fill the SMs: three quarters of them at least.
     """
-    programs = blocks_of_cute(c, p)[0] * c.SPLIT_K * p.batch
+    programs = blocks_of_cute(c, p, d)[0] * c.SPLIT_K * p.batch
     waves = programs / d.num_sms
     efficiency = waves / np.ceil(waves)
     least = 0.3 if min(p.m, p.n) <= 32 else 0.4
@@ -88,7 +93,7 @@ def slices_for_idle_sms(c, p, d):
 
     Unequal ones are for warp groups that share a tile: they were not tried with others.
     """
-    tiles, _ = blocks_of_cute(c, p)
+    tiles, _ = blocks_of_cute(c, p, d)
     equal = p.k * DTYPES[p.dtype_a].size_bytes % (16 * c.SPLIT_K) == 0
     few = (2 * tiles <= d.num_sms) & (tiles * c.SPLIT_K <= 2 * d.num_sms) & (p.k >= 384 * c.SPLIT_K)
     return (c.SPLIT_K == 1) | (few & (equal | (c.PINGPONG == 0)))
@@ -107,9 +112,11 @@ def block_of_k_for_tile(c, p, d):
 def clusters_where_operands_are_shared(c, p, d):
     """Clusters of four were never ahead of two by more than 3 %, and that with the widest tiles (H200, 11 sizes).
 
-    A persistent grid of them leaves a tenth of the SMs idle.
+    A persistent grid of them leaves a tenth of the SMs idle. On Blackwell, where none was timed: up to four.
     """
     size = c.CLUSTER_M * c.CLUSTER_N
+    if gemm_cute.in_tensor_memory(d):
+        return size <= 4
     wide = (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N >= 192 * 160) & (c.PROGRAMS_PER_SM == 0) & (c.SPLIT_K == 1)
     return (size <= 2) | wide
 

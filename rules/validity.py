@@ -57,15 +57,16 @@ def rows_of_c_by_descriptor(c, p, d):
 
 
 @rule(VALIDITY, families=("gemm_cute",))
-def hopper_class(c, p, d):
-    """quack's class for Hopper, and the wgmma instructions that it uses, are there on sm_90 alone."""
-    return np.full(c.BLOCK_SIZE_M.shape, d.target.arch == "sm_90")
+def architectures_of_class(c, p, d):
+    """quack has classes for Hopper (sm_90) and Blackwell (sm_100, sm_103); its class for sm_120 was not tried."""
+    return np.full(c.BLOCK_SIZE_M.shape, d.target.arch in gemm_cute.ARCHITECTURES)
 
 
 @rule(VALIDITY, families=("gemm_cute",))
 def types_of_class(c, p, d):
-    """The class multiplies bf16, fp16 and fp8, and stores bf16, fp16 or fp32."""
+    """The class multiplies bf16, fp16 and fp8, on Blackwell no mixed ones, and stores bf16, fp16 or fp32."""
     takes = p.dtype_a in ("bf16", "fp16", "fp8_e4m3", "fp8_e5m2") and p.dtype_c in ("bf16", "fp16", "fp32")
+    takes = takes and (p.dtype_a == p.dtype_b or not gemm_cute.in_tensor_memory(d))
     return np.full(c.BLOCK_SIZE_M.shape, takes)
 
 
@@ -73,7 +74,8 @@ def types_of_class(c, p, d):
 def fp8_along_k(c, p, d):
     """wgmma reads fp8 along K only: A row-major and B column-major."""
     along_k = (p.layout_a, p.layout_b) == ("row", "col")
-    return np.full(c.BLOCK_SIZE_M.shape, along_k or not DTYPES[p.dtype_a].is_fp8)
+    any_layout = gemm_cute.in_tensor_memory(d) or not DTYPES[p.dtype_a].is_fp8
+    return np.full(c.BLOCK_SIZE_M.shape, along_k or any_layout)
 
 
 @rule(VALIDITY, families=("gemm_cute",))
@@ -86,9 +88,13 @@ def no_scales_of_blocks(c, p, d):
 def tile_of_class(c, p, d):
     """The class takes 64 to 320 rows in 64s, columns in 16s up to 256, for 192 and 320 rows in 32s.
 
-    320 rows take up to 160 columns. Pingpong takes up to 256, 208 and 128 columns of 64, 128 and 192 rows.
+    320 rows take up to 160 columns. Pingpong takes up to 256, 208 and 128 columns of 64, 128 and 192 rows. On
+    Blackwell: 64 or 128 rows, 256 by two SMs; columns in 32s; no turns.
     """
     m, n = c.BLOCK_SIZE_M, c.BLOCK_SIZE_N
+    if gemm_cute.in_tensor_memory(d):
+        rows = np.isin(m, (64, 128)) | ((m == 256) & (gemm_cute.sms_of_tile(c, d) == 2))
+        return rows & (n % 32 == 0) & (n <= 256) & (c.PINGPONG == 0)
     together = (m % 64 == 0) & (m <= 320) & (n % 16 == 0) & (n <= np.where(m == 320, 160, 256))
     together &= (n % 32 == 0) | ((m != 192) & (m != 320))
     in_turn = np.isin(m, (64, 128, 192)) & (n % 16 == 0)
@@ -100,6 +106,7 @@ def tile_of_class(c, p, d):
 def warp_groups_beside_each_other(c, p, d):
     """320 rows, or 192 with over 128 columns, abort the compiler where the second operand is not along K."""
     beside = (c.PINGPONG == 0) & ((c.BLOCK_SIZE_M == 320) | ((c.BLOCK_SIZE_M == 192) & (c.BLOCK_SIZE_N > 128)))
+    beside &= not gemm_cute.in_tensor_memory(d)
     along_k = np.where(c.SWAP_AB == 1, p.layout_a == "row", p.layout_b == "col")
     return ~beside | along_k
 
@@ -113,7 +120,12 @@ def cluster_of_class(c, p, d):
 
 @rule(VALIDITY, families=("gemm_cute",))
 def pingpong_is_persistent(c, p, d):
-    """Warp groups take turns over the tiles of a persistent grid, which has one program an SM."""
+    """Warp groups take turns over the tiles of a persistent grid, which has one program an SM.
+
+    Blackwell's class has no other grid, and gets its next tile from the hardware.
+    """
+    if gemm_cute.in_tensor_memory(d):
+        return c.PROGRAMS_PER_SM == 1
     return (c.PROGRAMS_PER_SM <= 1) & ((c.PINGPONG == 0) | (c.PROGRAMS_PER_SM == 1))
 
 
@@ -138,7 +150,9 @@ def stages_of_class(c, p, d):
 
 @rule(VALIDITY, families=("gemm_cute",))
 def sums_fit_registers(c, p, d):
-    """A thread holds up to 216 sums of two warp groups, 128 of three; those of fp8 are held twice."""
+    """A thread holds up to 216 sums of two warp groups, 128 of three; those of fp8 are held twice. Not on Blackwell."""
+    if gemm_cute.in_tensor_memory(d):
+        return c.BLOCK_SIZE_M > 0
     held = gemm_cute.accumulators(c) * (2 if DTYPES[p.dtype_a].is_fp8 else 1)
     return held <= np.where(gemm_cute.warp_groups(c) == 3, 128, 216)
 

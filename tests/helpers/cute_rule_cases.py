@@ -11,6 +11,9 @@ TURNS = {**LOOP, "PINGPONG": 1}
 SWAPPED = {**CUTE, "SWAP_AB": 1}
 BESIDE = {"BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 160}
 FP8_NT = {**FP8, **NT}
+MIXED = {**FP8_NT, "dtype_b": "fp8_e5m2"}
+BLACKWELL = On(LARGE, "sm_100")
+PAIRS = {**LOOP, "BLOCK_SIZE_M": 256, "CLUSTER_M": 2}  # two SMs a tile
 
 VALIDITY_CASES = (
     Case("clusters_of_class", On(LARGE), {**CUTE, "CLUSTER_M": 2}, {"CLUSTER_M": 2}),
@@ -46,10 +49,26 @@ VALIDITY_CASES = (
     Case("sums_fit_registers", On(LARGE, keys=FP8_NT), {**CUTE, "BLOCK_SIZE_N": 192}, {**CUTE, "BLOCK_SIZE_N": 256}),
     Case("sums_fit_registers", On(LARGE, keys=FP8_NT), {**CUTE, "BLOCK_SIZE_N": 192},
          {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 128}),
+    Case("tile_of_class", BLACKWELL, PAIRS, {**PAIRS, "CLUSTER_M": 1}),
+    Case("tile_of_class", BLACKWELL, {**PAIRS, "BLOCK_SIZE_N": 224}, {**PAIRS, "BLOCK_SIZE_N": 240}),
+    Case("tile_of_class", BLACKWELL, LOOP, {**LOOP, "BLOCK_SIZE_M": 192, "CLUSTER_M": 2}),
+    Case("tile_of_class", BLACKWELL, LOOP, TURNS),
+    # Two blocks of 128 x 256 x 256 take 384 KiB; of 256 x 256 x 256 each of two SMs has 256 KiB, of x 128 half as many.
+    Case("stages_of_class", BLACKWELL, {**PAIRS, "BLOCK_SIZE_N": 256, "BLOCK_SIZE_K": 128},
+         {**PAIRS, "BLOCK_SIZE_N": 256, "BLOCK_SIZE_K": 256}),
+    Case("stages_of_class", BLACKWELL, {**LOOP, "BLOCK_SIZE_K": 128},
+         {**LOOP, "BLOCK_SIZE_N": 256, "BLOCK_SIZE_K": 256}),
 )  # fmt: skip
 
 VALIDITY_PLACES = (
-    PlaceCase("hopper_class", CUTE, On(LARGE), On(LARGE, "sm_100")),
+    PlaceCase("architectures_of_class", CUTE, On(LARGE), On(LARGE, "sm_120")),
+    PlaceCase("architectures_of_class", LOOP, On(LARGE, "sm_100"), On(LARGE, "sm_80")),
+    PlaceCase("types_of_class", LOOP, On(LARGE, keys=MIXED), On(LARGE, "sm_100", MIXED)),
+    PlaceCase("fp8_along_k", LOOP, On(LARGE, "sm_103", FP8), On(LARGE, keys=FP8)),
+    PlaceCase("pingpong_is_persistent", CUTE, On(LARGE), On(LARGE, "sm_100")),
+    PlaceCase("warp_groups_beside_each_other", {**CUTE, "BLOCK_SIZE_M": 320}, On(LARGE, "sm_100"), On(LARGE)),
+    PlaceCase("sums_fit_registers", {**LOOP, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 256, "CLUSTER_M": 2},
+              On(LARGE, "sm_100"), On(LARGE)),
     PlaceCase("types_of_class", CUTE, On(LARGE, keys=FP8_NT), On(LARGE, keys=FP32)),
     PlaceCase("types_of_class", CUTE, On(LARGE, keys={"dtype_c": "fp32"}), On(LARGE, keys=INT8)),
     PlaceCase("fp8_along_k", CUTE, On(LARGE, keys=FP8_NT), On(LARGE, keys=FP8)),
@@ -77,6 +96,10 @@ HEURISTIC_CASES = (
     # 2048^2 is 256 tiles of 128 x 128, 97 % of two waves, and 176 of 128 x 192, 67 % of two.
     Case("full_waves", On((2048, 2048, 2048)), CUTE, {**CUTE, "BLOCK_SIZE_N": 192}),
     Case("full_waves", On((16384, 16384, 4096)), {**LOOP, "BLOCK_SIZE_N": 256}, LOOP),
+    # 4096 x 4096 in 256 x 256 by pairs is 512 blocks, 86 % of four waves of 148, in 256 x 192 704, 95 % of five.
+    Case("full_waves", On((4096, 4096, 4096), "sm_100"), {**PAIRS, "BLOCK_SIZE_N": 192}, {**PAIRS, "BLOCK_SIZE_N": 32}),
+    Case("clusters_where_operands_are_shared", On(LARGE, "sm_100"), {**PAIRS, "CLUSTER_N": 2},
+         {**PAIRS, "CLUSTER_N": 4}),
     Case("slices_for_idle_sms", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 4}, {**CUTE, "SPLIT_K": 6}),
     Case("slices_for_idle_sms", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**TURNS, "SPLIT_K": 5}),
     Case("slices_for_idle_sms", On((200, 3072, 12288)), {**TURNS, "SPLIT_K": 4}, {**TURNS, "SPLIT_K": 5}),

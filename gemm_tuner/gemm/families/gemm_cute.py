@@ -1,6 +1,7 @@
-"""The Hopper kernels of quack-kernels in CuTe DSL: clusters that load together, tiles in 16s, pingpong.
+"""The kernels of quack-kernels in CuTe DSL for Hopper (clusters that load together, tiles in 16s, pingpong) and for
+Blackwell (clusters, tiles in 32s that one SM or two multiply).
 
-What is said here of the library's class was read in quack-kernels 0.6.5 and seen in compiling with it.
+What is said here of the library's classes was read in quack-kernels 0.6.5 and seen in compiling with them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,24 @@ WARPS_OF_GROUP = 4
 BARRIERS_BYTES = 3072
 EPILOGUE_COLUMNS = 32
 MOST_STAGES = 12
+# Of Blackwell's class: four for the epilogue, one each to multiply, to load operands and C_in, and to schedule.
+BLACKWELL_WARPS = 8
+BLACKWELL_EPILOGUE_ROWS = 128
+ARCHITECTURES = ("sm_90", "sm_100", "sm_103")
+
+
+def in_tensor_memory(device: Any) -> bool:
+    """Whether sums are in tensor memory, as Blackwell's class has them, and not in registers."""
+    return bool(device.target.facts.matrix == "tcgen05")
+
+
+def sms_of_tile(c: Any, device: Any) -> Any:
+    """SMs that multiply a tile together, each half of its rows: on Blackwell two, for an even number of blocks along M
+    and tiles of 128 rows or more."""
+    import numpy as np
+
+    pairs = (c.CLUSTER_M % 2 == 0) & (c.BLOCK_SIZE_M >= 128)
+    return np.where(pairs & in_tensor_memory(device), 2, 1)
 
 
 def warp_groups(c: Any) -> Any:
@@ -43,8 +62,9 @@ def stages(c: Any, problem: Any, device: Any) -> Any:
     size_a, size_b, size_c = (DTYPES[t].size_bytes for t in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
     if problem.dtype_a != problem.dtype_b:
         size_a = size_b = max(size_a, size_b)
-    ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
-    part = np.minimum(64 * np.maximum(1, warp_groups(c)), c.BLOCK_SIZE_M) * EPILOGUE_COLUMNS
+    ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b) // sms_of_tile(c, device)
+    rows = BLACKWELL_EPILOGUE_ROWS if in_tensor_memory(device) else 64 * np.maximum(1, warp_groups(c))
+    part = np.minimum(rows, c.BLOCK_SIZE_M) * EPILOGUE_COLUMNS
     size_of_part = np.where(c.SPLIT_K > 1, 4, size_c)
     part_bytes = part * (2 * size_of_part + (4 * size_c if problem.reads_c else 0))
     return np.minimum(MOST_STAGES, (device.shared_memory_bytes - BARRIERS_BYTES - part_bytes) // ring_bytes)
@@ -60,20 +80,22 @@ def short_rows(c: Any, problem: Any) -> Any:
 
 
 def completed(c: Any, problem: Any, device: Any) -> Any:
-    """The columns with the warps that multiply and the stages that the library takes, for rows of this family; tiles
-    and clusters along M and N of C where operands are swapped; and ``short_rows``, where wgmma reads its second operand
-    in rows of 32 bytes."""
+    """The columns with, for rows of this family, the warps and the stages that the library takes; the tile of one SM;
+    tiles and clusters along M and N of C where operands are swapped; and ``short_rows``, where wgmma reads its second
+    operand in rows of 32 bytes."""
     import numpy as np
 
     own = np.asarray(c.family == FAMILY.name)
     swapped = own & (np.asarray(c.SWAP_AB) == 1)
     columns = {axis: getattr(c, axis) for axis in c.columns} if hasattr(c, "columns") else dict(vars(c))
-    columns["short_rows"] = own & short_rows(c, problem)
+    warps = BLACKWELL_WARPS if in_tensor_memory(device) else WARPS_OF_GROUP * warp_groups(c)
+    columns["num_warps"] = np.where(own, warps, c.num_warps)
+    columns["num_stages"] = np.where(own, np.maximum(1, stages(c, problem, device)), c.num_stages)
+    columns["short_rows"] = own & short_rows(c, problem) & (not in_tensor_memory(device))
+    columns["BLOCK_SIZE_M"] = np.where(own, c.BLOCK_SIZE_M // sms_of_tile(c, device), c.BLOCK_SIZE_M)
     for one, other in (("BLOCK_SIZE_M", "BLOCK_SIZE_N"), ("CLUSTER_M", "CLUSTER_N")):
         first, second = np.asarray(columns[one]), np.asarray(columns[other])
         columns[one], columns[other] = np.where(swapped, second, first), np.where(swapped, first, second)
-    columns["num_warps"] = np.where(own, WARPS_OF_GROUP * warp_groups(c), c.num_warps)
-    columns["num_stages"] = np.where(own, np.maximum(1, stages(c, problem, device)), c.num_stages)
     return SimpleNamespace(**columns)
 
 

@@ -23,7 +23,7 @@ from gemm_tuner.compile.task_queue import key_of
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.language import language_of
-from gemm_tuner.core.records import CompileResult, Status, Verified
+from gemm_tuner.core.records import CompileResult, Status, Target, Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.config_keys import config_of
 from gemm_tuner.gemm.problem import GemmProblem, Layout
@@ -218,15 +218,17 @@ def test_a_results_row_says_the_language_and_a_module_leaves_it_out(tmp_path: Pa
     assert "gemm_tile" in families and {WORKLOAD.language_for(name) for name in families} == {"triton"}
 
 
-def compiled(wanted: list[tuple[GemmProblem, KernelConfig]], folder: Path) -> tuple[list[CompileResult], Path]:
+def compiled(
+    wanted: list[tuple[GemmProblem, KernelConfig]], folder: Path, target: Target = TARGET
+) -> tuple[list[CompileResult], Path]:
     """Each in workers of its language."""
-    scripts = write_scripts(TEMPLATES, folder, wanted, TARGET)
+    scripts = write_scripts(TEMPLATES, folder, wanted, target)
     cache = folder / "cache"
     cache.mkdir()
     paths = cache, folder / "log.txt", folder
     language = Together(language_of("triton"), (language_of("cute"),))
-    tasks = tasks_for(wanted, scripts, TARGET, longest_first=False)
-    with CompilePool(language, TARGET, 1, *paths, limit_s=300, kind="gemm") as pool:
+    tasks = tasks_for(wanted, scripts, target, longest_first=False)
+    with CompilePool(language, target, 1, *paths, limit_s=300, kind="gemm") as pool:
         results = {key_of(task): result for task, result in pool.run(tasks)}
     return [results[key_of(task)] for task in tasks], cache
 
@@ -292,3 +294,25 @@ def test_signatures_are_compiled_and_launched_without_the_dsl(keys: dict[str, An
     command = [sys.executable, "-c", code, str(Path(__file__).parent), str(tmp_path), str(swap)]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.stdout.count("expected device_type=cuda") == len(results), done.stdout + done.stderr
+
+
+@NEEDS_DSL
+@pytest.mark.parametrize("arch", ["sm_100", "sm_103"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {**EVERYTHING, "layout_a": Layout.COL},
+        {**FP8, "dtype_b": "fp8_e4m3", "scaling": "row_col", "layout_b": Layout.ROW},
+    ],
+    ids=["plain", "epilogue", "fp8"],
+)
+def test_blackwells_kernels_are_compiled_and_read(keys: dict[str, Any], arch: str, tmp_path: Path) -> None:
+    """By one SM and by two a tile, and with slices of K. Sums are in tensor memory: few registers, and none spilled."""
+    size = replace(problem(512, 512, 512), **keys)
+    shapes = ({}, {"BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 256, "CLUSTER_M": 2}, {"SPLIT_K": 2}, {"SWAP_AB": 1})
+    wanted = [(size, cute(PROGRAMS_PER_SM=1, BLOCK_SIZE_K=128, **shape)) for shape in shapes]
+    results, _ = compiled(wanted, tmp_path, device(arch).target)
+    assert [one.status for one in results] == [Status.OK] * len(results), [one.message for one in results]
+    assert all(0 < one.registers < 168 and one.spills == 0 for one in results), [one.registers for one in results]
+    assert all(0 < one.shared_bytes <= device(arch).shared_memory_bytes for one in results)
