@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.records import Problem, Verdict
 from gemm_tuner.pipeline.serving import is_right
 from gemm_tuner.space.size_state import Named, SizeState
 
 FINALISTS = 4  # number per size
+NAME, TIME_US = "own_kernel", "own_kernel_us"  # keys of a row's derived values
 
 Verdicts = Callable[[Problem, str], Sequence[Verdict]]
 
@@ -45,4 +47,14 @@ def noted(state: SizeState, us: Mapping[str, float], verdicts: Verdicts) -> dict
     """What a row says of the fastest right rival: its name, and its time in finals, microseconds."""
     right = (name for name in candidates(state, us) if is_right(verdicts(state.problem, name)))
     name = next(right, None)
-    return {} if name is None else {"own_kernel": name, "own_kernel_us": round(us[name], 3)}
+    return {} if name is None else {NAME: name, TIME_US: round(us[name], 3)}
+
+
+def compared(choice: Choice) -> str:
+    """A line about the rival of a choice; "" without one."""
+    us = dict(choice.derived).get(TIME_US)
+    if us is None:
+        return ""
+    return (
+        f"this package's own kernel takes {us:.2f} us; the server's takes {choice.median_us / float(us):.3f} times that"
+    )

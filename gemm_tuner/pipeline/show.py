@@ -16,6 +16,7 @@ from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.labels import Labels, label, labels, titled
 from gemm_tuner.core.records import Problem, Status, Verdict, Verified
 from gemm_tuner.core.workload import workload_of
+from gemm_tuner.pipeline import rivals
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.pipeline.run_results import RunResults
@@ -114,6 +115,8 @@ def results(
             for name, why in choice.overruled:
                 line = f"{named.of[choice.problem]}: passed over {config_name(console, choice.problem, name)}: {why}"
                 print_line(console, line)
+            if beside := rivals.compared(choice):
+                print_line(console, f"{named.of[choice.problem]}: {beside}")
         served_table(console, named, chosen)
     for line in reason_lines({named.of[one]: failures.get(one, "") for one in problems if one not in choices}):
         print_line(console, line, "red")

@@ -11,6 +11,7 @@ from moe_runner import checked, operator_error
 from samples import ROOT, device
 
 from gemm_tuner.core.plain_config import PlainConfig
+from gemm_tuner.kernels.taken import TakenKernel
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.source import codegen
 
@@ -52,6 +53,16 @@ def test_both_gemms_are_right(case: str, tmp_path: Path) -> None:
         found = checked(script, CASES[case], one)
         assert found.ok, found.message
         assert 0 < found.error_over_bound <= 1
+
+
+@pytest.mark.parametrize("server", ["vllm", "sglang"])
+@pytest.mark.parametrize("case", ["bf16, no tile divides", "without sorting"])
+def test_it_is_right_with_the_rows_as_a_server_aligns_them(case: str, server: str, tmp_path: Path) -> None:
+    kernel = TakenKernel("kernel.py", "fused_moe_kernel", "", "def fused_moe_kernel(NAME): pass", (), (), "0" * 12)
+    problem = replace(CASES[case], server=server, kernel=kernel, kernel_sha=kernel.sha, beside=True)
+    one = config(2, 0, 0)
+    found = checked(script_of(tmp_path, problem, one), problem, one)
+    assert found.ok, found.message
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from screens import Screen
 from tuning import SM_90, StandInGpu, restarted, session, state_of
 
 from gemm_tuner.core.plain_config import PlainConfig
@@ -16,7 +17,7 @@ from gemm_tuner.moe.own import OWN
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import entry
 from gemm_tuner.moe.workload import WORKLOAD
-from gemm_tuner.pipeline import prepare
+from gemm_tuner.pipeline import prepare, show
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.store import results
@@ -54,6 +55,18 @@ def test_the_row_is_the_servers_and_names_ours_with_both_times(tmp_path: Path, m
     assert {THEIRS[0].name, OURS[0].name, OURS[1].name} <= timed
     row = results.choice_row(choice)
     assert row["derived"]["own_kernel"] == OURS[1].name and row["family"] == "vllm_moe"
+
+
+def test_the_terminal_says_what_the_servers_kernel_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done, _ = tuned(tmp_path, monkeypatch)
+    choice = done.results.choices[LAYER]
+    screen = Screen(200)
+    show.results(screen.console, "Results", [LAYER], {LAYER: choice}, {})
+    (line,) = (line for line in screen.lines if "own kernel" in line)
+    assert f"{choice.median_us / 30:.3f} times" in line and "30.00 us" in line
+    screen = Screen(200)
+    show.results(screen.console, "Results", [LAYER], {LAYER: replace(choice, derived=())}, {})
+    assert not any("own kernel" in line for line in screen.lines)
 
 
 def test_a_wrong_kernel_of_ours_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
