@@ -76,7 +76,7 @@ def extend(state: SizeState, wanted: Iterable[Server], candidates: Space | None)
 
 def cut_sizes(options: RunOptions, device: Device, wanted: Sequence[Server]) -> tuple[int, list[Cut]]:
     """(number of configurations in the space, each size after the rules, including the servers' spaces). Raises
-    UserError for an invalid space or rules."""
+    UserError for an invalid space or rules. A size of which rules leave nothing has its configuration of --update."""
     candidates, of_kernels = prepare.load_space(options, device), kernel_space(wanted, options, device)
     found = []
     for problem in (entry.problem for entry in options.entries):
@@ -84,7 +84,12 @@ def cut_sizes(options: RunOptions, device: Device, wanted: Sequence[Server]) -> 
         try:
             pruned = widened(prepare.cut_space(candidates, problem, device), wanted, candidates, problem)
             funnel = pruned.funnel
-            state = prepare.state_of(candidates, problem, device, pruned)
+            older = options.older.get(problem)
+            fault = workload_of(problem.kind).type_fault(problem, device)
+            if older is not None and fault is None and not len(pruned.kept):  # what the user gave is timed anyway
+                state = prepare.given_state(problem, older, device)
+            else:
+                state = prepare.state_of(candidates, problem, device, pruned)
             extend(state, wanted, of_kernels)
             found.append(Cut(problem, funnel, state))
         except UserError as error:
