@@ -112,10 +112,12 @@ def with_winners(
 def _header(found: results.Results, tuned: tuple[Tuned, ...]) -> dict[str, str | int]:
     """A header that combines those of the runs of the module's rows; source is that of the rows.
 
-    For several runs, different texts are joined, and numbers are those of the first run.
+    For several runs, different texts are joined, the earliest run's first, and numbers are those of the first run.
     """
     served = {one.problem for one in tuned}
-    headers = [found.header_of(row) for row in found.rows if row.problem in served]
+    headers = sorted(
+        (found.header_of(row) for row in found.rows if row.problem in served), key=lambda one: str(one.get("date", ""))
+    )
     joined: dict[str, str | int] = {}
     for key in dict.fromkeys(key for header in headers for key in header):
         values = list(dict.fromkeys(header[key] for header in headers if key in header))
