@@ -52,7 +52,7 @@ def kept(problem: MoeProblem, arch: str) -> list[PlainConfig]:
 
 
 def sample(problem: MoeProblem, arch: str, count: int) -> list[PlainConfig]:
-    """The server's default, and some of what the rules keep: the same ones each time."""
-    found = kept(problem, arch)
+    """The server's default, and some of what the rules keep of its kernel: the same ones each time."""
     default = WORKLOAD.default_config(problem, device(arch))
-    return [default, *random.Random(problem.shape).sample([one for one in found if one != default], count)]
+    others = [one for one in kept(problem, arch) if one != default and one.family == default.family]
+    return [default, *random.Random(problem.shape).sample(others, count)]
