@@ -11,8 +11,7 @@ from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
 NAME = "own"
 DTYPES = (*SIXTEEN_BIT, "fp8_w8a8")
 # Axes that no server's kernel has: programs that stay on each SM and take tile after tile (0: a program for each tile),
-# whether
-# the transposed product is computed, and whether weights are loaded through TMA descriptors.
+# whether the transposed product is computed, and whether weights are loaded through TMA descriptors.
 OWN_FIELDS = ("PROGRAMS_PER_SM", "SWAP_AB", "W_BY_TMA")
 
 

@@ -223,6 +223,18 @@ def test_a_size_file_has_layers_of_one_kernel(kernel: str, tmp_path: Path, capsy
     assert status == 2 and "integers in groups beside others" in text
 
 
+def test_ours_is_beside_those_layers_of_a_size_file_that_it_multiplies(
+    kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layer = {"kind": "moe", "server": "vllm", "M": 16, "E": 8, "N": 64, "K": 128, "topk": 2}
+    path = tmp_path / "sizes.yaml"
+    path.write_text(yaml.safe_dump([layer, {**layer, "dtype": "int8_w8a16", "scaling": "channel"}]))
+    found = asked("--from", str(path), "--kernel_from", kernel)
+    assert {one.dtype: one.beside for one in found} == {"bf16": True, "int8_w8a16": False}
+    status, text = told(capsys, "--from", str(path), "--dry_run")
+    assert status == 2 and "does not multiply int8_w8a16" in text
+
+
 def test_a_tuned_file_of_another_layer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*FLAGS, "--m", "16", "--arch", "sm_90", "--dry_run", "--serve", "vllm"]
     entry = "BLOCK_SIZE_M: 16, BLOCK_SIZE_N: 64, BLOCK_SIZE_K: 64, GROUP_SIZE_M: 1, num_warps: 4, num_stages: 3"

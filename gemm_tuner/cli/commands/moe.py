@@ -247,17 +247,18 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
         found = list(dict.fromkeys(replace(one, server=NAME, **drawn) for one in in_file))
     else:
         found = layers(layer, arguments, drawn)
-    multiplies = all(OWN.launches_it(one, "") for one in found)
-    if not servers and not multiplies:
-        what = f"this package's own kernel does not multiply {found[0].dtype}"
+    refused = [one for one in found if not OWN.launches_it(one, "")]
+    if not servers and refused:
+        what = f"this package's own kernel does not multiply {refused[0].dtype}"
         raise UserError(what, where=kernel_source.FLAG, accepted="a server's source file or package, whose kernel does",
                         hint=f"it multiplies {', '.join(DTYPES)}")  # fmt: skip
-    beside = multiplies and bool(servers) and not arguments.serve
+    competes = bool(servers) and not arguments.serve
     return [
-        replace(one, server=server, kernel_sha=kernel.sha if kernel else "", kernel=kernel, beside=beside)
+        replace(one, server=server, kernel_sha=kernel.sha if kernel else "", kernel=kernel,
+                beside=competes and one not in refused)
         for server, kernel in ((name, kernels.get(name)) for name in servers or [NAME])
         for one in found
-    ]
+    ]  # fmt: skip
 
 
 def layers(layer: Layer, arguments: argparse.Namespace, drawn: dict[str, Any]) -> list[MoeProblem]:
