@@ -21,7 +21,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.moe import tuned_file
 from gemm_tuner.moe.launch import DOWN, OF_DOWN, UP, part_config
 from gemm_tuner.moe.launcher import AMD_FIELDS, FIELDS
-from gemm_tuner.moe.launchers import other_kernel_fault
+from gemm_tuner.moe.launchers import family_fault, other_kernel_fault
 from gemm_tuner.moe.problem import SCALINGS_OF, SIXTEEN_BIT, MoeProblem
 from gemm_tuner.moe.servers import GRID, SERVERS
 from gemm_tuner.system.documents import show
@@ -82,7 +82,7 @@ class MoeFiles(Consumer, Served):
         return other_kernel_fault(problem, self.server)
 
     def config_fault(self, problem: MoeProblem, config: Any, arch: str) -> str:
-        return ""
+        return family_fault(config, self.server)
 
     def key(self, problem: MoeProblem) -> str:
         return str(problem.M)
@@ -159,6 +159,8 @@ class VllmMoe(MoeFiles):
     def config_fault(self, problem: MoeProblem, config: Any, arch: str) -> str:
         """The default of integers in groups may have two tiles."""
         pair = any(name.startswith(OF_DOWN) for name in config.options())
+        if fault := super().config_fault(problem, config, arch):
+            return fault
         return "has a tile for each GEMM, which vLLM launches without a file only" if pair else ""
 
     def device_name(self, name: str) -> str:
@@ -268,10 +270,10 @@ class AiterMoe(Consumer):
         )
 
     def other_consumer_fault(self, problem: MoeProblem) -> str:
-        return other_kernel_fault(problem, "vllm")
+        return other_kernel_fault(problem, "vllm", "aiter")
 
     def config_fault(self, problem: MoeProblem, config: Any, arch: str) -> str:
-        return ""
+        return family_fault(config, "vllm")
 
     def places(self, problem: MoeProblem, target: ExportTarget) -> tuple[PurePosixPath, ...]:
         if not re.fullmatch("gfx[0-9a-f]{3,8}", target.device):

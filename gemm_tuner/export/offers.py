@@ -147,7 +147,10 @@ def collect_of_kind(found: Results, consumer: Consumer, trust: Trust) -> tuple[l
         if other := consumer.other_consumer_fault(row.problem):
             left_out.append(LeftOut(row.problem.key, name, other, served=True))
             continue
-        fault = consumer.problem_fault(row.problem, str(found.header_of(row).get("arch", "")))
+        arch = str(found.header_of(row).get("arch", ""))
+        fault = consumer.problem_fault(row.problem, arch)
+        if row.config is not None:
+            fault = fault or consumer.config_fault(row.problem, row.config, arch)
         fault = fault or known_wrong(row) or trust.fault(row.verified, source)
         if fault or row.config is None:
             left_out.append(LeftOut(row.problem.key, name, fault or "has no config"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gemm_tuner.core.records import Config
 from gemm_tuner.moe.launcher import Launcher
 from gemm_tuner.moe.own import NAME, OWN
 from gemm_tuner.moe.problem import MoeProblem
@@ -34,9 +35,18 @@ def competing(problem: MoeProblem) -> tuple[Launcher, ...]:
     return (mine, OWN) if problem.beside else (mine,)
 
 
-def other_kernel_fault(problem: MoeProblem, server: str) -> str:
-    """Why a problem was not measured in a server's kernel; "" if it was."""
+def other_kernel_fault(problem: MoeProblem, server: str, consumer: str = "") -> str:
+    """Why a problem was not measured in the kernel that a consumer's files are tuned in; "" if it was.
+
+    server: whose kernel that is. consumer: who reads the files, if not the server."""
     if problem.server == server:
         return ""
     kernel = "this package's own" if problem.server == NAME else f"{problem.server}'s"
-    return f"is of {kernel} kernel, which {server} has not; moe --kernel_from {server}=PATH tunes {server}'s"
+    instead = f"{server}'s, which stands in for {consumer}'s" if consumer else f"{server}'s"
+    return f"is of {kernel} kernel, which {consumer or server} has not; moe --kernel_from {server}=PATH tunes {instead}"
+
+
+def family_fault(config: Config, server: str) -> str:
+    """Why a configuration is of another kernel than a server's; "" if it is of that."""
+    family = SERVERS[server].family
+    return "" if config.family == family else f"is of the kernel {config.family}, and not of {server}'s"

@@ -77,6 +77,19 @@ def test_what_was_tuned_in_our_own_kernel_is_for_no_server(
     assert not (tmp_path / "out").exists() or files(tmp_path / "out") == {}
 
 
+@pytest.mark.parametrize(("to", "results"), [("vllm-moe", H200), ("sglang-moe", H200), ("aiter-moe", MI300X)])
+def test_a_row_with_another_kernels_configuration_is_refused(
+    to: str, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def swapped(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        fields = {"family": "own_moe", "PROGRAMS_PER_SM": 0, "SWAP_AB": 0, "W_BY_TMA": 0}
+        return [{**row, **fields} for row in found]
+
+    wrong = edited(results, tmp_path / "wrong.yaml", configs=swapped, without_config=lambda _: [])
+    assert export(wrong, "--to", to, "-o", tmp_path / "out") == 1
+    assert "own_moe" in capsys.readouterr().err and files(tmp_path / "out") == {}
+
+
 def test_our_own_kernel_beside_a_servers_changes_no_file(tmp_path: Path) -> None:
     def beside(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{**row, "derived": {"own_kernel": "own_moe_BLOCK_SIZE_M64", "own_kernel_us": 1.0}} for row in found]
