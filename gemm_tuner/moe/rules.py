@@ -27,7 +27,7 @@ def of(problem: Problem) -> MoeProblem:
     return problem
 
 
-def of_the_server(c: Any, p: Problem, d: Device) -> Any:
+def of_a_competing_kernel(c: Any, p: Problem, d: Device) -> Any:
     """another kernel, which this problem is not for"""
     families = {one.family for one in competing(of(p))}
     return (c.BLOCK_SIZE_M > 0) & (c.family[0] in families)
@@ -157,7 +157,7 @@ def _next_smaller(groups: Any) -> Any:
 
 
 VALID = (
-    of_the_server,
+    of_a_competing_kernel,
     launched_in_triton,
     tiles_fit_the_scales,
     launches_another_kernel,

@@ -69,11 +69,11 @@ class SizeFinisher:
 
 
 def finals_us(finals: Finals, state: SizeState) -> dict[str, float]:
-    """The times of a size's finals by name, microseconds: first the ranked ones in order, then servers' own kernels,
-    fastest first."""
+    """The times of a size's finals by name, microseconds: first the ranked ones in order, then those that
+    cannot win the size (servers' own kernels and rivals), fastest first."""
     ranked = finals.ranked(state)
-    of_servers = sorted(ranked.times.keys() & (state.kept.keys() - state.own.keys()), key=lambda n: ranked.times[n].us)
-    return {name: ranked.times[name].us for name in (*ranked.order, *of_servers) if name in ranked.times}
+    beside = sorted(ranked.times.keys() & (state.kept.keys() - state.own.keys()), key=lambda n: ranked.times[n].us)
+    return {name: ranked.times[name].us for name in (*ranked.order, *beside) if name in ranked.times}
 
 
 def calls_us(timings: Iterable[Timing], names: Container[str]) -> list[dict[str, tuple[float, ...]]]:

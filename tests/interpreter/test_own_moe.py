@@ -27,6 +27,8 @@ CASES = {
     "an expert with one row, one with none": replace(BF16, M=9, E=4, topk=1, routing=("zipf:2.0",)),
     "most experts have none": replace(BF16, M=7, E=26, topk=1, routing=("zipf:4.0",)),
     "fp8, a scale a block": FP8,
+    "fp8, several steps along K have one scale": replace(FP8, N=128, K=192, block_shape=(16, 64)),
+    "fp8, several tiles have the scales of a row of blocks": replace(FP8, N=128, K=192, block_shape=(64, 64)),
     "fp8, a scale a row": replace(FP8, scaling="channel", block_shape=(0, 0)),
     "fp8, a scale a tensor": replace(FP8, scaling="tensor", block_shape=(0, 0)),
 }
@@ -81,6 +83,18 @@ def test_it_is_right_with_the_rows_as_a_server_aligns_them(case: str, server: st
         ("without sorting", "place == 0, block_m", "place == 0, 0"),
         ("fp8, a scale a block", "held // GROUP_N", "0 * held"),
         ("fp8, a scale a block", "a_scale_row + start // GROUP_K", "a_scale_row"),
+        (
+            "fp8, several steps along K have one scale",
+            "a_scale_row + start // GROUP_K",
+            "a_scale_row + start // BLOCK_SIZE_K",
+        ),
+        (
+            "fp8, several steps along K have one scale",
+            "w_scale_row + start // GROUP_K",
+            "w_scale_row + start // BLOCK_SIZE_K",
+        ),
+        ("fp8, several steps along K have one scale", "held // GROUP_N", "held // BLOCK_SIZE_N"),
+        ("fp8, several tiles have the scales of a row of blocks", "held // GROUP_N", "held // BLOCK_SIZE_N"),
         ("fp8, a scale a row", "a_scale_ptr + a_row", "a_scale_ptr + row"),
         ("fp8, a scale a tensor", "w_scale_ptr + expert)", "w_scale_ptr)"),
     ],

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from samples import device
 
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Device
-from gemm_tuner.moe import launch, pairs
+from gemm_tuner.moe import alignment, launch, pairs
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.workload import WORKLOAD
 from gemm_tuner.pipeline import prepare
@@ -83,11 +84,16 @@ def test_no_two_kept_configurations_launch_the_same() -> None:
 
 
 def test_a_grid_covers_every_block_that_the_alignment_can_make() -> None:
-    for problem in (FEW, replace(FEW, M=64), replace(FEW, M=3, topk=1, E=100)):
+    """The most blocks come from rows that are spread over the experts, each with one row beyond whole blocks."""
+    for problem in (FEW, replace(FEW, M=63), replace(FEW, M=130, E=7), replace(FEW, M=3, topk=1, E=100)):
         for block in (8, 16, 64):
+            rows, used = problem.rows, min(problem.rows, problem.E)
+            least = (rows - used) // block * block  # whole blocks of one expert
+            ids = np.array([0] * least + [row % used for row in range(rows - least)])
+            made = alignment.align(ids[:, None], problem.E, block, alignment.room(rows, problem.E, block))
             config = {"family": "own_moe", "BLOCK_SIZE_M": block, "BLOCK_SIZE_N": 64, "PROGRAMS_PER_SM": 0}
             (programs,) = launch.grid(problem, config, launch.UP, 1)
-            assert programs >= problem.rows / block * problem.gates * problem.N / 64
+            assert programs >= made.total // block * -(-problem.gates * problem.N // 64)
             assert launch.grid(problem, {**config, "PROGRAMS_PER_SM": 2}, launch.UP, 1) == (min(2, programs),)
 
 

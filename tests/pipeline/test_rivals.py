@@ -62,11 +62,11 @@ def test_the_terminal_says_what_the_servers_kernel_leaves(tmp_path: Path, monkey
     choice = done.results.choices[LAYER]
     screen = Screen(200)
     show.results(screen.console, "Results", [LAYER], {LAYER: choice}, {})
-    (line,) = (line for line in screen.lines if "own kernel" in line)
-    assert f"{choice.median_us / 30:.3f} times" in line and "30.00 us" in line
-    screen = Screen(200)
-    show.results(screen.console, "Results", [LAYER], {LAYER: replace(choice, derived=())}, {})
-    assert not any("own kernel" in line for line in screen.lines)
+    (line,) = (line for line in screen.lines if f"{choice.median_us / 30:.3f}" in line)
+    assert "30.00" in line
+    without = Screen(200)
+    show.results(without.console, "Results", [LAYER], {LAYER: replace(choice, derived=())}, {})
+    assert set(screen.lines) - set(without.lines) == {line}
 
 
 def test_a_wrong_kernel_of_ours_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
