@@ -10,9 +10,7 @@ import contextlib
 import os
 import signal
 import statistics
-import sys
 import time
-import types
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -26,10 +24,10 @@ from multiprocess.connection import wait
 from gemm_tuner.compile import fork_server
 from gemm_tuner.compile.compile_worker import serve
 from gemm_tuner.compile.task_queue import TaskKey, TaskQueue, key_of
+from gemm_tuner.compile.worker_servers import server_modules, without_main_script
 from gemm_tuner.core.errors import FREE_SPACE, EnvironmentFault
 from gemm_tuner.core.language import CompileTask, Language
 from gemm_tuner.core.records import CompileResult, Status, Target
-from gemm_tuner.core.workload import workload_of
 from gemm_tuner.languages.together import Together
 from gemm_tuner.system import memory
 from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES
@@ -56,34 +54,6 @@ REMEMBERED = 200
 NO_FAULT_OF_THE_TASK = FROM_OUTSIDE | {fork_server.SERVER_DIED}
 
 Answer = tuple[CompileTask, CompileResult]
-
-
-@contextlib.contextmanager
-def without_main_script() -> Iterator[None]:
-    """While the block runs, spawned processes do not import the main script. They do not need it, and a script that
-    calls this package without ``if __name__ == "__main__"`` would start everything again."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-
-
-def server_modules(language: Language, kind: str) -> tuple[str, ...]:
-    """What workers would import one by one."""
-    if not language.worker_module:
-        return ()
-    workload = (type(workload_of(kind)).__module__,) if kind else ()
-    return (language.worker_module, serve.__module__, *workload)
-
-
-def begin(language: Language, kind: str) -> None:
-    """Lets what workers are forked from import the compiler, before there is anything to compile."""
-    first = language.main if isinstance(language, Together) else language
-    if modules := server_modules(first, kind):
-        with without_main_script():
-            fork_server.begin(modules)
 
 
 @dataclass
@@ -194,7 +164,8 @@ class CompilePool:
         environ |= self.language.environment(self.cache)
         arguments = (theirs, language.name, self.target, environ, self._arguments[name], *paths, share, self.kind)
         with without_main_script():
-            process = fork_server.started(serve, arguments, server_modules(language, self.kind))
+            module, variables = language.worker_imports(self.target)
+            process = fork_server.started(serve, arguments, server_modules(module, self.kind), variables)
         theirs.close()
         return Worker(process, ours, name, deadline=time.monotonic() + START_LIMIT_S)
 

@@ -3,6 +3,8 @@
 The server is multiprocess's. It is a process of its own, so that nothing of the caller is copied: no threads, no GPU.
 It ends when the caller does, however that ends, and its workers with it. Where no server can be had (a folder for
 temporary files whose path is too long for a socket), workers are started as new processes.
+
+Compilers that must know at import what they compile for have servers of their own, one for each set of variables.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import multiprocess
@@ -24,19 +27,29 @@ from gemm_tuner.system.installation import import_path
 SERVER_DIED = 255
 # Imported first: it takes the server out of the caller's process group.
 GROUP_MODULE = "gemm_tuner.compile.own_group"
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 _starts = threading.Lock()
+_servers: dict[tuple[tuple[str, str], ...], forkserver.ForkServer] = {(): forkserver._forkserver}
 
 
-def started(target: Callable[..., None], arguments: Sequence[Any], modules: Sequence[str]) -> Any:
+def started(
+    target: Callable[..., None],
+    arguments: Sequence[Any],
+    modules: Sequence[str],
+    variables: Mapping[str, str] = NO_VARIABLES,
+) -> Any:
     """A running process that calls ``target(*arguments)``.
 
-    modules: imported once, by the server; none: the process is no fork. Only what the first call asks for counts.
+    modules:   imported once, by the server; none: the process is no fork. Only what a server's first call asks for
+               counts.
+    variables: of the server's environment, beside the caller's.
     """
-    with _apart_from_the_users_folder():
+    with _environment(variables):
         if modules:
-            multiprocess.set_forkserver_preload([GROUP_MODULE, *modules])
+            server = _server(variables)
+            server.set_forkserver_preload([GROUP_MODULE, *modules])
             process = multiprocess.get_context("forkserver").Process(target=target, args=arguments, daemon=True)
-            with contextlib.suppress(OSError, EOFError):
+            with contextlib.suppress(OSError, EOFError), _forking(server):
                 process.start()
                 return process
         process = multiprocess.get_context("spawn").Process(target=target, args=arguments, daemon=True)
@@ -44,31 +57,50 @@ def started(target: Callable[..., None], arguments: Sequence[Any], modules: Sequ
         return process
 
 
-def begin(modules: Sequence[str]) -> None:
-    """Starts the server, which imports the modules while the caller goes on."""
-    multiprocess.set_forkserver_preload([GROUP_MODULE, *modules])
-    with _apart_from_the_users_folder(), contextlib.suppress(OSError):
-        forkserver.ensure_running()
+def begin(modules: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -> None:
+    """Starts a server, which imports the modules while the caller goes on."""
+    server = _server(variables)
+    server.set_forkserver_preload([GROUP_MODULE, *modules])
+    with _environment(variables), contextlib.suppress(OSError):
+        server.ensure_running()
+
+
+def _server(variables: Mapping[str, str]) -> forkserver.ForkServer:
+    """That of these variables; multiprocess's only one without any."""
+    return _servers.setdefault(tuple(sorted(variables.items())), forkserver.ForkServer())
 
 
 @contextlib.contextmanager
-def _apart_from_the_users_folder() -> Iterator[None]:
-    """Processes that multiprocess starts meanwhile find this package wherever it lies, and take no module from the
-    working folder, where a random.py would stand before the standard library's.
+def _forking(server: forkserver.ForkServer) -> Iterator[None]:
+    """Processes that multiprocess starts meanwhile are forks of this server."""
+    ordinary = forkserver.connect_to_new_process
+    forkserver.connect_to_new_process = server.connect_to_new_process
+    try:
+        yield
+    finally:
+        forkserver.connect_to_new_process = ordinary
 
-    PYTHONPATH is set for new processes alone: another thread that reads os.environ would fail at what is deleted."""
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Processes that multiprocess starts meanwhile find this package wherever it lies, and take no module from the
+    working folder, where a random.py would stand before the standard library's. They have these variables.
+
+    Variables are set for new processes alone: another thread that reads os.environ would fail at what is deleted."""
     with _starts:
-        flags, path = util._args_from_interpreter_flags, os.environ.get("PYTHONPATH")
+        flags, given = util._args_from_interpreter_flags, {**variables, "PYTHONPATH": import_path()}
         util._args_from_interpreter_flags = lambda: [*flags(), module_start.__file__]
-        os.putenv("PYTHONPATH", import_path())
+        for name, value in given.items():
+            os.putenv(name, value)
         try:
             yield
         finally:
             util._args_from_interpreter_flags = flags
-            if path is None:
-                os.unsetenv("PYTHONPATH")
-            else:
-                os.putenv("PYTHONPATH", path)
+            for name in given:
+                if (before := os.environ.get(name)) is None:
+                    os.unsetenv(name)
+                else:
+                    os.putenv(name, before)
 
 
 def disown(process: Any) -> None:

@@ -106,6 +106,10 @@ class Language(Protocol):
 
     # Compilation, without a GPU.
 
+    def worker_imports(self, target: Target) -> tuple[str, dict[str, str]]:
+        """(``worker_module``, or that of a compiler that must know at import what it compiles for; environment
+        variables that tell it). With variables, workers are forked from a server of the language's own."""
+
     def worker_argument(self, folder: Path) -> str:
         """A value that every worker needs and that is slow to compute, such as a hash of the compiler.
 

@@ -66,6 +66,9 @@ class Together:
                 return
         self.others[-1].unpack(artifact, cache)
 
+    def worker_imports(self, target: Target) -> tuple[str, dict[str, str]]:
+        return self.main.worker_imports(target)
+
     def worker_argument(self, folder: Path) -> str:
         return self.main.worker_argument(folder)
 

@@ -8,7 +8,7 @@ from functools import partial
 from rich.console import Console
 
 from gemm_tuner import profilers
-from gemm_tuner.compile import compile_pool
+from gemm_tuner.compile import worker_servers
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.core.records import Problem, Verdict, Verified
 from gemm_tuner.measure.fleet import Fleet
@@ -49,7 +49,8 @@ def tune(options: RunOptions, console: Console, out: Console, cluster: OnCluster
 def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
     """``tune`` with the log of the run."""
     known = cluster.machine if cluster else finished_machine.recall(options)
-    start_early(options, works_here=cluster is None and known is None)
+    works_here = cluster is None and known is None
+    start_early(options, works_here=works_here)
     environment = prepare.find_environment(options, known)
     if cluster:
         environment = prepare.on_cluster(environment, len(cluster.stations.gpus))
@@ -57,6 +58,7 @@ def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
         flag = "--update" if options.update_file else "--current"
         raise EnvironmentFault(f"{flag} needs a GPU to time on", hint=f"without {flag} the times are predicted")
     log.passed("look for GPUs")
+    start_other_compilers(options, environment, works_here=works_here)
     options = prepare.on_device(options, environment.device)
     log.passed("try host functions")
     say_idle(options, environment, log.console)
@@ -103,7 +105,13 @@ def start_early(options: RunOptions, *, works_here: bool) -> None:
         return
     profilers.look_ahead(options.profiler)
     if options.compile_stage:
-        compile_pool.begin(options.language, options.kind)
+        worker_servers.begin(options.language, options.kind)
+
+
+def start_other_compilers(options: RunOptions, environment: Environment, *, works_here: bool) -> None:
+    """Starts compilers that have to know the architecture, while the space is cut."""
+    if works_here and options.compile_stage:
+        worker_servers.begin_others(options.language, options.kind, environment.device.target)
 
 
 def start_launchers(launchers: Iterable[Launcher], log: RunLog) -> None:

@@ -16,7 +16,7 @@ from multiprocess import forkserver
 from pool_tasks import LONG_S, ROOT, broken_task, failed_alone, good_tasks, pool_in, run
 from process_samples import alive, ends
 
-from gemm_tuner.compile import compile_pool, fork_server
+from gemm_tuner.compile import fork_server, worker_servers
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import EnvironmentFault
@@ -85,7 +85,7 @@ def test_a_server_of_workers_that_is_killed_costs_nothing(tmp_path: Path, known:
 
 def test_workers_are_forked_from_a_server_that_was_started_before(tmp_path: Path, known: Path) -> None:
     forkserver._forkserver._stop()
-    compile_pool.begin(LANGUAGE, "")
+    worker_servers.begin(LANGUAGE, "")
     server = forkserver._forkserver._forkserver_pid
     note = f"open({str(tmp_path / 'parent')!r}, 'w').write(str(os.getppid()))"
     run(pool_in(tmp_path, known, workers=1), [broken_task(tmp_path, calls=note)])
@@ -110,6 +110,38 @@ if __name__ == "__main__":
 """
 
 
+OF_VARIABLES = f"""
+import os, sys
+sys.path.insert(0, {str(ROOT)!r})
+
+def work(answers):
+    answers.send((os.getppid(), os.environ.get("ARCH_OF_TEST")))
+
+if __name__ == "__main__":
+    import multiprocess
+    from gemm_tuner.compile import fork_server
+    one, other = {{"ARCH_OF_TEST": "one"}}, {{"ARCH_OF_TEST": "other"}}
+    fork_server.begin(["json"], one)
+    for variables in ({{}}, one, other, one, {{}}):
+        ours, theirs = multiprocess.Pipe()
+        process = fork_server.started(work, (theirs,), ["json"], variables)
+        print(*ours.recv(), os.environ.get("ARCH_OF_TEST"))
+        process.join()
+        print(process.exitcode)
+"""
+
+
+def test_a_compiler_that_must_know_its_architecture_has_a_server_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "tune.py").write_text(OF_VARIABLES)
+    done = subprocess.run([sys.executable, str(tmp_path / "tune.py")], capture_output=True, text=True, cwd=tmp_path)
+    told = [line.split() for line in done.stdout.splitlines()]
+    plain, one, other, again, last = told[::2]
+    assert told[1::2] == [["0"]] * 5, done.stderr
+    assert [named for _, named, _ in (plain, one, other, again, last)] == ["None", "one", "other", "one", "None"]
+    assert (one[0], plain[0]) == (again[0], last[0]) and len({plain[0], one[0], other[0]}) == 3
+    assert {ours for _, _, ours in (plain, one, other, again, last)} == {"None"}, "the caller's environment stays"
+
+
 def test_a_server_imports_from_this_package_and_not_from_the_users_folder(tmp_path: Path) -> None:
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "tune.py").write_text(FORKED)
@@ -131,7 +163,7 @@ def test_a_start_changes_no_variable_that_another_thread_may_read(monkeypatch: p
         child = subprocess.run(told, capture_output=True, text=True)
         seen.append((os.environ.get("PYTHONPATH"), child.stdout.strip()))
 
-    monkeypatch.setattr(forkserver, "ensure_running", look)
+    monkeypatch.setattr(forkserver._forkserver, "ensure_running", look)
     fork_server.begin([])
     look()
     assert seen == [(None, str(ROOT)), (None, "None")]

@@ -69,6 +69,9 @@ class C:
             raise ValueError(f"no C library: {artifact.entry[:80]!r} with {name[:80]!r}")
         library.put(cache, artifact.entry, content)
 
+    def worker_imports(self, target: Target) -> tuple[str, dict[str, str]]:
+        return self.worker_module, {}
+
     def worker_argument(self, folder: Path) -> str:
         return ""
 

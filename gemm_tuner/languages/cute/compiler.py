@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -24,6 +25,8 @@ from gemm_tuner.system.documents import write_text_atomically
 
 # The suffix a enables the architecture-specific matrix instructions.
 ARCHITECTURES = {"sm_90": "sm_90a", "sm_100": "sm_100a", "sm_103": "sm_103a", "sm_120": "sm_120a"}
+# What the GEMMs of the library lie in; it imports most of what the DSL has.
+GEMMS = "quack.gemm_default_epi"
 LINK_SECONDS = 60
 # CUlaunchConfig in the DSL's host code; the third field is the size of dynamic shared memory in bytes.
 LAUNCH_CONFIG = r"!llvm\.struct<\(array<3 x i32>, array<3 x i32>, i64, ptr, ptr, i32\)>"
@@ -53,18 +56,26 @@ class Needs:
 
 def is_there() -> bool:
     """Whether the DSL can be imported, without importing it."""
-    return importlib.util.find_spec("cutlass") is not None
+    return bool(place())
+
+
+def place() -> str:
+    """The file of the DSL that this process would import; empty where there is none."""
+    found = importlib.util.find_spec("cutlass")
+    return str(found.origin) if found else ""
 
 
 def prepare(arch: str) -> None:
-    """Imports the DSL for one architecture, and torch for libraries of kernels that need it, so that the time and
-    memory for this do not count for a kernel."""
+    """Imports the DSL for one architecture, and the library of kernels, which needs torch, so that the time and memory
+    for this do not count for a kernel."""
     os.environ["CUTE_DSL_ARCH"] = ARCHITECTURES.get(arch, arch)
     os.environ["QUACK_ARCH"] = arch.removeprefix("sm_")  # the library quack would otherwise query a GPU
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     importlib.import_module("cutlass.cute")
     if importlib.util.find_spec("quack") is not None:
         importlib.import_module("torch")
+        with contextlib.suppress(ImportError):  # in another version it may lie elsewhere
+            importlib.import_module(GEMMS)
 
 
 def build(source: Source, folder: str, cuobjdump: str) -> tuple[bytes, Needs]:

@@ -25,6 +25,10 @@ from gemm_tuner.languages.scripts import config_of_kernel, loaded_script
 if TYPE_CHECKING:
     from gemm_tuner.languages.triton.compile_call import CompiledKernel
 
+# What the process that workers are forked from imports, and the variables that name the architecture and the DSL's
+# file to it: a DSL that only this process finds is imported by each worker.
+IMPORTS = "gemm_tuner.languages.cute.worker_imports"
+ARCH_VARIABLE, PLACE_VARIABLE = "GEMM_TUNER_CUTE_ARCH", "GEMM_TUNER_CUTE_FILE"
 PACKAGES = ("nvidia-cutlass-dsl", "quack-kernels", "apache-tvm-ffi")
 MESSAGE_CHARACTERS = 2000
 NOT_THERE = f"nvidia-cutlass-dsl is not installed: {library.HINT}"
@@ -51,7 +55,7 @@ class Cute:
     name = "cute"
     backends = ("cuda",)
     test_command = "python -c 'import cutlass.cute'"
-    worker_module = ""  # which architecture it is for must be known before it is imported
+    worker_module = ""
 
     def __init__(self) -> None:
         self.compiled = self.from_cache = 0
@@ -97,6 +101,12 @@ class Cute:
         if names != library.FILES:
             raise ValueError(f"no kernel of CuTe DSL: {names!r}"[:MESSAGE_CHARACTERS])
         library.put(cache, artifact.entry, artifact.files)
+
+    def worker_imports(self, target: Target) -> tuple[str, dict[str, str]]:
+        from gemm_tuner.languages.cute import compiler
+
+        place = compiler.place()
+        return (IMPORTS, {ARCH_VARIABLE: target.arch, PLACE_VARIABLE: place}) if place else ("", {})
 
     def worker_argument(self, folder: Path) -> str:
         return ""

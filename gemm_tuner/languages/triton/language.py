@@ -58,6 +58,9 @@ class Triton:
     def unpack(self, packed: Artifact, cache: Path) -> None:
         artifact.unpack(packed, cache)
 
+    def worker_imports(self, target: Target) -> tuple[str, dict[str, str]]:
+        return self.worker_module, {}
+
     def worker_argument(self, folder: Path) -> str:
         return known_triton_key(folder)
 

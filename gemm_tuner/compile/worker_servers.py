@@ -1,0 +1,52 @@
+"""What compile workers are forked from: which modules it imports, and its start ahead of the first worker."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import types
+from collections.abc import Iterator
+
+from gemm_tuner.compile import fork_server
+from gemm_tuner.compile.compile_worker import serve
+from gemm_tuner.core.language import Language
+from gemm_tuner.core.records import Target
+from gemm_tuner.core.workload import workload_of
+from gemm_tuner.languages.together import Together
+
+
+@contextlib.contextmanager
+def without_main_script() -> Iterator[None]:
+    """While the block runs, spawned processes do not import the main script. They do not need it, and a script that
+    calls this package without ``if __name__ == "__main__"`` would start everything again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+def server_modules(worker_module: str, kind: str) -> tuple[str, ...]:
+    """What workers would import one by one."""
+    if not worker_module:
+        return ()
+    workload = (type(workload_of(kind)).__module__,) if kind else ()
+    return (worker_module, serve.__module__, *workload)
+
+
+def begin(language: Language, kind: str) -> None:
+    """Lets what workers are forked from import the compiler, before there is anything to compile."""
+    first = language.main if isinstance(language, Together) else language
+    if modules := server_modules(first.worker_module, kind):
+        with without_main_script():
+            fork_server.begin(modules)
+
+
+def begin_others(language: Language, kind: str, target: Target) -> None:
+    """``begin`` for compilers whose import depends on the architecture."""
+    for one in language.others if isinstance(language, Together) else (language,):
+        module, variables = one.worker_imports(target)
+        if variables:
+            with without_main_script():
+                fork_server.begin(server_modules(module, kind), variables)
