@@ -35,18 +35,12 @@ def server_modules(worker_module: str, kind: str) -> tuple[str, ...]:
     return (worker_module, serve.__module__, *workload)
 
 
-def begin(language: Language, kind: str) -> None:
-    """Lets what workers are forked from import the compiler, before there is anything to compile."""
-    first = language.main if isinstance(language, Together) else language
-    if modules := server_modules(first.worker_module, kind):
-        with without_main_script():
-            fork_server.begin(modules)
+def begin(language: Language, kind: str, target: Target | None = None) -> None:
+    """Lets what workers are forked from import compilers, before there is anything to compile.
 
-
-def begin_others(language: Language, kind: str, target: Target) -> None:
-    """``begin`` for compilers whose import depends on the architecture."""
-    for one in language.others if isinstance(language, Together) else (language,):
+    target: None while it is unknown; compilers whose import depends on it are then left for a second call."""
+    for one in (language.main, *language.others) if isinstance(language, Together) else (language,):
         module, variables = one.worker_imports(target)
-        if variables:
+        if modules := server_modules(module, kind):
             with without_main_script():
-                fork_server.begin(server_modules(module, kind), variables)
+                fork_server.begin(modules, variables)

@@ -61,15 +61,12 @@ class Language(Protocol):
     backends:          backends that it compiles for: "cuda", "hip", "cpu".
     removed_variables: environment variables that are removed for a run because they would change its kernels.
     test_command:      a command that a user can run to see whether the compiler works.
-    worker_module:     a module that compile workers need and that is slow to import; "" for none.
-                       It is imported once, by the server that workers are forked from; without it they are spawned.
     """
 
     name: str
     backends: tuple[str, ...]
     removed_variables: tuple[str, ...]
     test_command: str
-    worker_module: str
 
     def launch_options(self, target: Target) -> tuple[str, ...]:
         """Names of the configuration fields that a launch passes as keyword arguments."""
@@ -106,9 +103,12 @@ class Language(Protocol):
 
     # Compilation, without a GPU.
 
-    def worker_imports(self, target: Target) -> tuple[str, dict[str, str]]:
-        """(``worker_module``, or that of a compiler that must know at import what it compiles for; environment
-        variables that tell it). With variables, workers are forked from a server of the language's own."""
+    def worker_imports(self, target: Target | None) -> tuple[str, dict[str, str]]:
+        """(a module that compile workers need and that is slow to import, "" for none; environment variables under
+        which it is imported). The server that workers are forked from imports it once; without one they are spawned.
+        With variables the language has a server of its own.
+
+        target: None while it is unknown. A module that depends on it is "" then."""
 
     def worker_argument(self, folder: Path) -> str:
         """A value that every worker needs and that is slow to compute, such as a hash of the compiler.

@@ -28,7 +28,6 @@ class Together:
     def __init__(self, main: Language, others: tuple[Language, ...]) -> None:
         self.main, self.others = main, others
         self.name, self.backends, self.test_command = main.name, main.backends, main.test_command
-        self.worker_module = main.worker_module
         self.removed_variables = tuple(dict.fromkeys(name for one in (main, *others) for name in one.removed_variables))
 
     def launch_options(self, target: Target) -> tuple[str, ...]:
@@ -66,7 +65,7 @@ class Together:
                 return
         self.others[-1].unpack(artifact, cache)
 
-    def worker_imports(self, target: Target) -> tuple[str, dict[str, str]]:
+    def worker_imports(self, target: Target | None) -> tuple[str, dict[str, str]]:
         return self.main.worker_imports(target)
 
     def worker_argument(self, folder: Path) -> str:

@@ -10,7 +10,7 @@ from rich.console import Console
 from gemm_tuner import profilers
 from gemm_tuner.compile import worker_servers
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
-from gemm_tuner.core.records import Problem, Verdict, Verified
+from gemm_tuner.core.records import Problem, Target, Verdict, Verified
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.pipeline import (
@@ -58,7 +58,7 @@ def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
         flag = "--update" if options.update_file else "--current"
         raise EnvironmentFault(f"{flag} needs a GPU to time on", hint=f"without {flag} the times are predicted")
     log.passed("look for GPUs")
-    start_other_compilers(options, environment, works_here=works_here)
+    start_compilers(options, environment.device.target, works_here=works_here)
     options = prepare.on_device(options, environment.device)
     log.passed("try host functions")
     say_idle(options, environment, log.console)
@@ -101,17 +101,15 @@ def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
 def start_early(options: RunOptions, *, works_here: bool) -> None:
     """Starts what takes time before it is needed, while GPUs are looked for and the space is cut. works_here: this
     machine compiles and times, as far as it can."""
-    if not works_here:
-        return
-    profilers.look_ahead(options.profiler)
-    if options.compile_stage:
-        worker_servers.begin(options.language, options.kind)
+    if works_here:
+        profilers.look_ahead(options.profiler)
+        start_compilers(options, None, works_here=works_here)
 
 
-def start_other_compilers(options: RunOptions, environment: Environment, *, works_here: bool) -> None:
-    """Starts compilers that have to know the architecture, while the space is cut."""
+def start_compilers(options: RunOptions, target: Target | None, *, works_here: bool) -> None:
+    """Lets what compile workers are forked from start. target: None while it is unknown."""
     if works_here and options.compile_stage:
-        worker_servers.begin_others(options.language, options.kind, environment.device.target)
+        worker_servers.begin(options.language, options.kind, target)
 
 
 def start_launchers(launchers: Iterable[Launcher], log: RunLog) -> None:

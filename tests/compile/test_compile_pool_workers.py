@@ -110,6 +110,16 @@ if __name__ == "__main__":
 """
 
 
+def test_a_server_imports_from_this_package_and_not_from_the_users_folder(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "tune.py").write_text(FORKED)
+    (tmp_path / "random.py").write_text("raise SystemExit('this is mine')")
+    command, environ = [sys.executable, str(tmp_path / "scripts" / "tune.py")], dict(os.environ)
+    environ.pop("PYTHONPATH", "")
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ)
+    assert done.stdout.split() == ["True", random.__file__], done.stderr
+
+
 OF_VARIABLES = f"""
 import os, sys
 sys.path.insert(0, {str(ROOT)!r})
@@ -140,16 +150,6 @@ def test_a_compiler_that_must_know_its_architecture_has_a_server_of_its_own(tmp_
     assert [named for _, named, _ in (plain, one, other, again, last)] == ["None", "one", "other", "one", "None"]
     assert (one[0], plain[0]) == (again[0], last[0]) and len({plain[0], one[0], other[0]}) == 3
     assert {ours for _, _, ours in (plain, one, other, again, last)} == {"None"}, "the caller's environment stays"
-
-
-def test_a_server_imports_from_this_package_and_not_from_the_users_folder(tmp_path: Path) -> None:
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "scripts" / "tune.py").write_text(FORKED)
-    (tmp_path / "random.py").write_text("raise SystemExit('this is mine')")
-    command, environ = [sys.executable, str(tmp_path / "scripts" / "tune.py")], dict(os.environ)
-    environ.pop("PYTHONPATH", "")
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ)
-    assert done.stdout.split() == ["True", random.__file__], done.stderr
 
 
 def test_a_start_changes_no_variable_that_another_thread_may_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,7 +255,7 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
     competes = bool(servers) and not arguments.serve
     return [
         replace(one, server=server, kernel_sha=kernel.sha if kernel else "", kernel=kernel,
-                beside=competes and one not in refused)
+                beside=competes and OWN.launches_it(one, ""))
         for server, kernel in ((name, kernels.get(name)) for name in servers or [NAME])
         for one in found
     ]  # fmt: skip

@@ -33,7 +33,6 @@ class C:
     backends = ("cpu",)
     removed_variables: tuple[str, ...] = ()
     test_command = "cc --version"
-    worker_module = ""
 
     def __init__(self) -> None:
         self.compiled = self.from_cache = 0
@@ -69,8 +68,8 @@ class C:
             raise ValueError(f"no C library: {artifact.entry[:80]!r} with {name[:80]!r}")
         library.put(cache, artifact.entry, content)
 
-    def worker_imports(self, target: Target) -> tuple[str, dict[str, str]]:
-        return self.worker_module, {}
+    def worker_imports(self, target: Target | None) -> tuple[str, dict[str, str]]:
+        return "", {}
 
     def worker_argument(self, folder: Path) -> str:
         return ""

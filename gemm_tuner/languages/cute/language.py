@@ -25,9 +25,8 @@ from gemm_tuner.languages.scripts import config_of_kernel, loaded_script
 if TYPE_CHECKING:
     from gemm_tuner.languages.triton.compile_call import CompiledKernel
 
-# What the process that workers are forked from imports, and the variables that name the architecture and the DSL's
-# file to it: a DSL that only this process finds is imported by each worker.
-IMPORTS = "gemm_tuner.languages.cute.worker_imports"
+# Variables that name the architecture and the DSL's file to the process that workers are forked from: a DSL that only
+# the tuner's own process finds is imported by each worker.
 ARCH_VARIABLE, PLACE_VARIABLE = "GEMM_TUNER_CUTE_ARCH", "GEMM_TUNER_CUTE_FILE"
 PACKAGES = ("nvidia-cutlass-dsl", "quack-kernels", "apache-tvm-ffi")
 MESSAGE_CHARACTERS = 2000
@@ -55,7 +54,6 @@ class Cute:
     name = "cute"
     backends = ("cuda",)
     test_command = "python -c 'import cutlass.cute'"
-    worker_module = ""
 
     def __init__(self) -> None:
         self.compiled = self.from_cache = 0
@@ -102,11 +100,13 @@ class Cute:
             raise ValueError(f"no kernel of CuTe DSL: {names!r}"[:MESSAGE_CHARACTERS])
         library.put(cache, artifact.entry, artifact.files)
 
-    def worker_imports(self, target: Target) -> tuple[str, dict[str, str]]:
+    def worker_imports(self, target: Target | None) -> tuple[str, dict[str, str]]:
+        """The DSL has to know at import which architecture it is for."""
         from gemm_tuner.languages.cute import compiler
 
-        place = compiler.place()
-        return (IMPORTS, {ARCH_VARIABLE: target.arch, PLACE_VARIABLE: place}) if place else ("", {})
+        if target is None or not (place := compiler.place()):
+            return "", {}
+        return "gemm_tuner.languages.cute.worker_imports", {ARCH_VARIABLE: target.arch, PLACE_VARIABLE: place}
 
     def worker_argument(self, folder: Path) -> str:
         return ""

@@ -28,7 +28,6 @@ class Triton:
     backends = ("cuda", "hip")
     removed_variables = FOREIGN_VARIABLES
     test_command = "python -c 'import triton'"
-    worker_module = "gemm_tuner.languages.triton.worker_imports"
 
     def launch_options(self, target: Target) -> tuple[str, ...]:
         return LAUNCH_OPTIONS[target.backend]
@@ -58,8 +57,8 @@ class Triton:
     def unpack(self, packed: Artifact, cache: Path) -> None:
         artifact.unpack(packed, cache)
 
-    def worker_imports(self, target: Target) -> tuple[str, dict[str, str]]:
-        return self.worker_module, {}
+    def worker_imports(self, target: Target | None) -> tuple[str, dict[str, str]]:
+        return "gemm_tuner.languages.triton.worker_imports", {}
 
     def worker_argument(self, folder: Path) -> str:
         return known_triton_key(folder)

@@ -1,0 +1,62 @@
+"""Compile workers of CuTe DSL are forks of a process that has imported the DSL for their architecture."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from gemm_tuner.system.installation import import_path
+
+STAND_IN = Path(__file__).resolve().parents[2] / "helpers" / "cute_stand_in"
+PATH = os.pathsep.join((import_path(), str(STAND_IN.parent)))
+SCRIPT = """
+import os, sys
+
+def work(answers):
+    arch, kept = os.environ.get("CUTE_DSL_ARCH"), "CUTE_DSL_KEEP" in os.environ
+    answers.send((os.getppid(), "cutlass.cute" in sys.modules, arch, kept))
+
+if __name__ == "__main__":
+    import multiprocess
+    from gemm_tuner.compile import fork_server, worker_servers
+    from gemm_tuner.core.language import language_of
+    from samples import device
+    if sys.argv[1:]:
+        sys.path.insert(0, sys.argv[1])
+    cute = language_of("cute")
+    assert cute.worker_imports(None) == ("", {})
+    for arch in ("sm_90", "sm_100", "sm_90"):
+        target = device(arch).target
+        worker_servers.begin(cute, "", target)
+        module, variables = cute.worker_imports(target)
+        ours, theirs = multiprocess.Pipe()
+        process = fork_server.started(work, (theirs,), worker_servers.server_modules(module, ""), variables)
+        print(*ours.recv())
+        process.join()
+"""
+
+
+def told(folder: Path, *path: str, **more: str) -> list[list[str]]:
+    (script := folder / "tune.py").write_text(SCRIPT)
+    environ = {**os.environ, "PYTHONPATH": PATH, "CUTE_DSL_KEEP": "all", **more}
+    command = [sys.executable, str(script), *path]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environ, check=False)
+    assert done.returncode == 0, done.stderr
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def test_each_architecture_has_its_own(tmp_path: Path) -> None:
+    one, other, again = told(tmp_path, PYTHONPATH=os.pathsep.join((str(STAND_IN), PATH)))
+    assert [found[1:] for found in (one, other, again)] == [
+        ["True", "sm_90a", "False"],
+        ["True", "sm_100a", "False"],
+        ["True", "sm_90a", "False"],
+    ]
+    assert one[0] == again[0] != other[0]
+
+
+def test_a_dsl_that_the_server_would_not_find_is_left_to_the_workers(tmp_path: Path) -> None:
+    """Another one, or none, would be imported in its place."""
+    assert {found[1] for found in told(tmp_path, str(STAND_IN))} == {"False"}
