@@ -36,7 +36,7 @@ class FinalsPlan:
 
     finalists:  maximum number per size.
     rounds:     rounds while the noise is unknown; else see ``rounds_at``.
-    processes:  planned number; every second one publishes, and a single one both chooses and publishes.
+    processes:  planned number; half of them, rounded down, publish, and a single one both chooses and publishes.
     more:       number of additional choosing processes for sizes whose winner is not yet clear.
     most_times: maximum rounds of a noisy size, as a multiple of ``rounds``.
     """
@@ -47,14 +47,22 @@ class FinalsPlan:
     more: int = MORE_PROCESSES
     most_times: int = MOST_TIMES
 
-    def role(self, index: int) -> Role:
-        """The role of planned process ``index``. Roles alternate, so that both exist if the time ends early."""
-        return Role.PUBLISH if index % 2 else Role.CHOOSE
+    def role(self, index: int, *, together: bool = False) -> Role:
+        """The role of planned process ``index``. Of processes that start ``together`` those that choose come first, so
+        that it is known early which sizes need more of them; others alternate, so that both roles exist if the time
+        ends early."""
+        publishes = index >= self.choosing if together else index % 2 == 1
+        return Role.PUBLISH if publishes else Role.CHOOSE
+
+    @property
+    def choosing(self) -> int:
+        """The number of planned processes that choose."""
+        return self.processes - self.processes // 2
 
     @property
     def most_choosing(self) -> int:
         """The maximum number of choosing processes, including additional ones."""
-        return self.processes - self.processes // 2 + self.more
+        return self.choosing + self.more
 
     def rounds_at(self, noise: float | None) -> int:
         """Number of rounds for a size whose calls have the relative standard deviation ``noise`` (None: unknown)."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gemm_tuner.core.records import Config
+from gemm_tuner.core.records import Config, Problem, Role, Timing
 from gemm_tuner.decide import estimates
 from gemm_tuner.decide.estimates import NOTHING_KNOWN, Cells, Spread, percent
-from gemm_tuner.decide.sheet import Sheet, fastest_of, finalists_of, noise_pct
+from gemm_tuner.decide.sheet import Sheet, fastest_of, finalists_of, noise_pct, sheet_of
 
 # Among ties, a simpler configuration is preferred to the fastest if it is at most this much slower, percent.
 TIE_PCT = 0.5
@@ -165,6 +165,21 @@ class Judge:
         own = estimates.level_spread(sheet.all)
         spread = estimates.moderated(own, self.level if own.degrees else NOTHING_KNOWN, self.most[1])
         return {name: _published(sheet, name, spread) for name in sheet.publishing.names}
+
+
+def undecided_of(
+    timings: Mapping[Problem, Iterable[Timing]], configs: Mapping[Problem, Mapping[str, Config]], most_processes: int
+) -> dict[Problem, tuple[str, ...]]:
+    """Of each size that more choosing processes are expected to decide, the finalists that can still win.
+
+    timings: of all sizes. Only those of choosing processes count, so that the result is the same before the others have
+             ended. configs: of the finalists. most_processes: see ``Judge.rank_finalists``.
+    """
+    chose = {problem: [one for one in of if one.role == Role.CHOOSE] for problem, of in timings.items()}
+    sheets = {problem: sheet_of(of, so_far=True) for problem, of in chose.items()}
+    judge = judge_of((sheet, configs[problem]) for problem, sheet in sheets.items())
+    found = {p: judge.rank_finalists(sheet, configs[p], most_processes).undecided for p, sheet in sheets.items()}
+    return {problem: names for problem, names in found.items() if names}
 
 
 def more_tell(gap: Gap, then: Gap) -> bool:

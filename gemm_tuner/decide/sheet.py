@@ -48,8 +48,8 @@ def samples_of(timing: Timing) -> tuple[float, ...]:
     return workload.deciding(timing.problem, means)
 
 
-def sheet_of(timings: Iterable[Timing]) -> Sheet:
-    """The table of a size's finals. timings: one per finalist and process.
+def sheet_of(timings: Iterable[Timing], *, so_far: bool = False) -> Sheet:
+    """The table of a size's finals. timings: one per finalist and process. so_far: those that publish may be missing.
 
     Finalists that failed in any process, or have no time in a publishing process (and so no time to report), and
     processes without finalists are left out.
@@ -59,7 +59,7 @@ def sheet_of(timings: Iterable[Timing]) -> Sheet:
     sound = [t for t in timings if t.status == Status.OK and t.samples_us and t.name not in out]
     processes = {t.process for t in sound if t.name not in BESIDE}
     sound = [t for t in sound if t.process in processes]
-    publishes = publishing_of(sound)
+    publishes = set() if so_far else publishing_of(sound)
     reported = {t.name for t in sound if t.process in publishes or not publishes} | BESIDE
     by_process: dict[int, dict[str, tuple[float, ...]]] = {}
     for timing in sound:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from statistics import median
 
 from gemm_tuner.core.records import Problem, Role, Status, Timing
 from gemm_tuner.decide import choose
@@ -14,20 +13,20 @@ from gemm_tuner.decide.ranking import Judge, Published, Ranking, judge_of
 from gemm_tuner.decide.sheet import Sheet, sheet_of
 from gemm_tuner.launch.plan import FINALS, SCREEN
 from gemm_tuner.measure.fleet import Fleet
-from gemm_tuner.pipeline.finals_processes import FinalsProcesses, Process, Roles
+from gemm_tuner.pipeline.finals_processes import FinalsProcesses
+from gemm_tuner.pipeline.finals_together import More, Process, Roles
 from gemm_tuner.pipeline.finals_work import Contradicted, FinalsWork
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.space.size_state import Named, SizeState
-from gemm_tuner.store.finals_times import FinalsTimes
+from gemm_tuner.store.finals_times import FinalsTimes, Found
 from gemm_tuner.store.overruled import Overruled
 from gemm_tuner.store.store import Store
 
 # Additional publishing processes if another finalist was significantly faster than the chosen one in the first ones.
 PUBLISH_AGAIN = 2
-START_MORE = 2  # number of processes that are started ahead of what may follow the planned ones
 NOT_PUBLISHED = "the trace of no process that publishes has it"
 
 
@@ -38,6 +37,7 @@ class Finals:
     states:       sizes that have timings.
     next_process: number of the next process of this run.
     _planned:     number of planned processes that each size has completed.
+    _more_ran:    whether additional choosing processes, if any were needed, ran together with the planned ones.
     """
 
     planner: Planner
@@ -55,6 +55,7 @@ class Finals:
     next_process: int = 0
     _first: int = 0
     _planned: dict[Problem, int] = field(default_factory=dict)
+    _more_ran: bool = False
 
     def __post_init__(self) -> None:
         self._times, self._overruled = FinalsTimes(self.store), Overruled(self.store)
@@ -88,7 +89,7 @@ class Finals:
             for known in (self.sheets, self.rankings):
                 known.pop(state.problem, None)
             self.states[state.problem] = state
-        self._first = self.next_process
+        self._first, self._more_ran = self.next_process, False
         self._planned = dict.fromkeys((state.problem for state, _ in finalists), 0)
         # No other run may use the GPUs between the processes.
         with self.gpus.held() if finalists else nullcontext(), self.fleet.finals_ahead():
@@ -103,7 +104,7 @@ class Finals:
     def _run_planned(self, finalists: Named) -> None:
         """Runs the planned processes of all sizes. Sizes that moved to another GPU start again there and catch up.
         Processes that are already in the store take no time, so they are used even if the budget is over."""
-        most = max(self.plan.processes, PROCESSES)
+        most, together = max(self.plan.processes, PROCESSES), self._runner.overlap
         while self._planned and (index := min(self._planned.values())) < most:
             batch = [(state, names) for state, names in finalists if self._planned[state.problem] == index]
             within = index < self.plan.processes and (self.next_process == self._first or self._may_go_on())
@@ -112,8 +113,8 @@ class Finals:
                 break
             until = self._until(index)
             problems = [state.problem for state, _ in batch]
-            each = [dict.fromkeys(problems, self.plan.role(one)) for one in range(index, until)]
-            self._process(batch, each, then=START_MORE)
+            each = [dict.fromkeys(problems, self.plan.role(one, together=together)) for one in range(index, until)]
+            self._process(batch, each, then=self.plan.more, more=together and until - index == self.plan.processes > 1)
             for state, _ in batch:
                 self._planned[state.problem] += until - index
             for problem in self._take_moved():  # what it has had since then is of its new GPU
@@ -142,7 +143,7 @@ class Finals:
         former are sizes that ``more`` processes together are expected to decide; what they choose may be contradicted,
         too."""
         more = self.plan.more if self.plan.processes > 1 else 0
-        undecided = [(state, list(names)) for state, _ in finalists if (names := self._ranking(state).undecided)]
+        undecided = [] if self._more_ran else self._works.undecided(finalists, self.plan)
         if not more or not self._may_go_on(more):
             undecided = self._stored(undecided, more) if more else []
         later = {state.problem for state, _ in undecided}
@@ -167,7 +168,7 @@ class Finals:
         moved: set[Problem] = set()
         at_once = count if self._runner.overlap else 1
         for at in range(0, count, at_once):
-            self._process(batch, each[at : at + at_once], then=START_MORE if undecided else 0)
+            self._process(batch, each[at : at + at_once], then=self.plan.more if undecided else 0)
             moved |= self._take_moved()
         if moved:
             self._run_planned(finalists)
@@ -202,28 +203,35 @@ class Finals:
         seconds = processes * self._runner.longest_s
         return not self.limits.interruption.requested and self._runner.has_time_for(seconds, len(self.states))
 
-    def _process(self, finalists: Named, each: Sequence[Roles], *, then: int = 0) -> None:
+    def _process(self, finalists: Named, each: Sequence[Roles], *, then: int = 0, more: bool = False) -> None:
         """Runs processes on each GPU, started together, without what an earlier start of this run has stored.
 
         each: of each process, the sizes that it has, with its role. then: number of processes that may follow, whose
-        start overlaps with these.
+        start overlaps with these. more: additional choosing processes follow as soon as it is known what they decide.
         """
-        numbers = range(self.next_process, self.next_process + len(each))
-        self.next_process += len(each)
         for state, _ in finalists:
             self.timings.setdefault(state.problem, [])
-        processes: list[Process] = []
-        for number, roles in zip(numbers, each, strict=True):
-            its = [(state, names, roles[state.problem]) for state, names in finalists if state.problem in roles]
-            works = [self._works.of(state, names, number, role) for state, names, role in its]
-            if self._runner.has(number, self._first) and any(works):
-                processes.append(Process(number, roles, list(filter(None, works))))
+        processes = self._processes(finalists, each)
+        self.next_process += len(each)
+
+        def choosing(found: Sequence[Found]) -> list[Process]:
+            undecided = self._works.undecided(finalists, self.plan, found)
+            roles = dict.fromkeys((state.problem for state, _ in undecided), Role.CHOOSE)
+            return self._processes(undecided, [roles] * self.plan.more)
+
+        follow = More(choosing) if more else None
         if processes:
             self.fleet.prepare_finals(len(processes) + then)
-            alone = self.plan.processes == 1
-            for timed in self._runner.run(processes, len(self.states), self.plan, alone=alone):
+            sizes, alone = len(self.states), self.plan.processes == 1
+            for timed in self._runner.run(processes, sizes, self.plan, alone=alone, more=follow):
                 for problem, found in timed.items():
                     self.timings.setdefault(problem, []).extend(found.values())
+        if follow and follow.were_run:
+            self._more_ran, self.next_process = True, self.next_process + self.plan.more
+
+    def _processes(self, finalists: Named, each: Sequence[Roles]) -> list[Process]:
+        """The next processes that have something to time. each: see ``_process``."""
+        return self._works.processes(finalists, each, self.next_process, lambda one: self._runner.has(one, self._first))
 
     def _stored(self, finalists: Named, processes: int = 1) -> Named:
         """The sizes for which the store already has the results of the next ``processes`` processes."""
@@ -267,12 +275,6 @@ class Finals:
             self.rankings[problem] = self.judge.rank_finalists(sheet, own, self.plan.most_choosing)
             self.published[problem] = self.judge.published(sheet)
         self.log.passed("rank the finalists")
-
-    def note_noise(self) -> None:
-        """Records the noise floor: median and maximum over sizes of the A/A test differences."""
-        noise = [one.noise_pct for one in self.rankings.values() if one.noise_pct is not None]
-        if noise:
-            self.log.notes["noise_pct"] = (round(median(noise), 3), round(max(noise), 3))
 
     def decided(self, state: SizeState) -> bool:
         """Whether at least one finalist of a size completed the finals."""

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from gemm_tuner.core.records import Problem, Role, Status, Timing
+from gemm_tuner.core.records import Problem, Status, Timing
 from gemm_tuner.decide import estimates
 from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.decide.sheet import call_noise, screening_noise
-from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR, Work
+from gemm_tuner.launch.plan import FINALS, SCREEN, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.gpu_watch import Sample
-from gemm_tuner.measure.launcher_events import Heard, OnEvent
+from gemm_tuner.measure.launcher_events import OnEvent
 from gemm_tuner.measure.parse_run import Key, remaining
 from gemm_tuner.measure.retry import StageRun
+from gemm_tuner.pipeline.finals_together import More, Process, Timed, Together, Turns, launched_by
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
@@ -30,62 +31,6 @@ TITLE = "finals"
 # So many processes start together if the noise of a size is not known, not even from screening. Later ones wait until
 # one of these has ended, whose noise determines their number of rounds; meanwhile the others use the GPU.
 AT_ONCE = 3
-Roles = Mapping[Problem, Role]
-
-
-@dataclass(frozen=True)
-class Process:
-    """The work of one finals process, and its role for each size. The rounds of the work are set when the process
-    starts."""
-
-    number: int
-    roles: Roles
-    work: list[Work]
-
-    @property
-    def keys(self) -> set[Key]:
-        return {(one.problem, name) for one in self.work for name in (*(name for _, name in one.entries), VENDOR)}
-
-
-@dataclass
-class Turns:
-    """Calls ``when_last`` once each of ``count`` processes has launched something, by its first event."""
-
-    count: int
-    when_last: Callable[[], None]
-    _begun: set[int] = field(default_factory=set)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def heard_by(self, number: int, on_event: OnEvent) -> OnEvent:
-        """What process ``number`` calls in place of ``on_event``."""
-
-        def hear(problem: Problem, event: Heard) -> None:
-            on_event(problem, event)
-            with self._lock:
-                is_last = number not in self._begun and len(self._begun) == self.count - 1
-                self._begun.add(number)
-            if is_last:
-                self.when_last()
-
-        return hear
-
-
-@dataclass
-class Timed:
-    """How many ``samples`` there were at the last event of the processes; what follows may be of a check, which begins
-    while reports are written."""
-
-    watched: Sequence[Sample]
-    samples: int = 0
-
-    def heard_by(self, on_event: OnEvent) -> OnEvent:
-        """What the processes call in place of ``on_event``."""
-
-        def hear(problem: Problem, event: Heard) -> None:
-            self.samples = len(self.watched)
-            on_event(problem, event)
-
-        return hear
 
 
 @dataclass
@@ -130,24 +75,29 @@ class FinalsProcesses:
             return TITLE
         return f"{TITLE}, process {first}" if first == last else f"{TITLE}, processes {first} to {last}"
 
-    def run(self, processes: Sequence[Process], sizes: int, plan: FinalsPlan, *, alone: bool = False) -> list[Found]:
-        """Times the work of the processes, which start together and take turns on the GPU. Repeated once, if there is
-        time, when heat or the power supply slowed a GPU down.
+    def run(
+        self,
+        processes: Sequence[Process],
+        sizes: int,
+        plan: FinalsPlan,
+        *,
+        alone: bool = False,
+        more: More | None = None,
+    ) -> list[Found]:
+        """Times the work of the processes, which start together and take turns on the GPU, and of those that follow.
+        Repeated once, if there is time, when heat or the power supply slowed a GPU down.
 
         sizes: number of sizes whose check must still fit into the budget. alone: no other process follows.
         """
         budget, title = self.limits.budget, self._title(processes, alone=alone)
         for attempt in ("", ", again: the GPU was throttled"):
-            for process in processes:
-                for one in process.work:
-                    self.store.drop_process(one.problem, FINALS, process.number)
-            work = [one for process in processes for one in process.work]
-            total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
-            bar = self.log.step(TITLE, total, f"{title}{attempt}")
+            self._forget(processes)
+            bar = self.log.step(TITLE, launched_by(processes), f"{title}{attempt}")
             with self.gpus.held(), bar as step, gpu_watch.watching(self.gpus.sensor, self.gpus.names) as samples:
                 begun, gone = budget.clock(), len(self.fleet.dead)  # not earlier: waiting for the GPU does not count
                 follow, timed = self.log.followed(step), Timed(samples)
-                found = self._time(processes, sizes, plan, timed.heard_by(follow))
+                together = Together(list(processes), Turns(0 if more else len(processes), self.when_last), step.expect)
+                found = self._time(together, sizes, plan, timed.heard_by(follow), more)
             samples = samples[: timed.samples]
             slowed = gpu_watch.throttled(samples)
             self._note_gpu(TITLE + attempt, samples, slowed)
@@ -155,18 +105,26 @@ class FinalsProcesses:
             self.longest_s = max(self.longest_s, spent_s)
             if len(processes) > 1 and len(self.fleet.dead) > gone:
                 # Some processes timed a size before it moved to another GPU and others after, so all start again there.
+                if more:
+                    more.were_run = False
                 return [self.run([process], sizes, plan)[0] for process in processes]
             if not slowed or self.limits.interruption.requested or not self.has_time_for(spent_s, sizes):
                 break
         return found
 
-    def _time(self, processes: Sequence[Process], sizes: int, plan: FinalsPlan, on_event: OnEvent) -> list[Found]:
+    def _forget(self, processes: Sequence[Process]) -> None:
+        for process in processes:
+            for one in process.work:
+                self.store.drop_process(one.problem, FINALS, process.number)
+
+    def _time(
+        self, together: Together, sizes: int, plan: FinalsPlan, on_event: OnEvent, more: More | None
+    ) -> list[Found]:
         """Runs all of the processes. An error in one ends the others."""
-        found: list[Found] = [{} for _ in processes]
+        processes, found = together.processes, together.found
         works = {one.problem: one for process in processes for one in process.work}
         known = {problem: self._known_rounds(one, plan) for problem, one in works.items()}
         futures: list[Future[list[StageRun]]] = []
-        turns = Turns(len(processes), self.when_last)
 
         def time_one(at: int) -> list[StageRun]:
             told: Found = {}
@@ -182,22 +140,39 @@ class FinalsProcesses:
                 return known[problem] or plan.rounds_at(call_noise(list(told.get(problem, {}).values())))
 
             work = [replace(one, rounds=rounds(one.problem)) for one in processes[at].work]
-            return self._time_one(replace(processes[at], work=work), sizes, turns.heard_by(at, on_event), found[at])
+            heard = together.turns.heard_by(at, on_event)
+            return self._time_one(replace(processes[at], work=work), sizes, heard, found[at])
 
         threading.Thread(target=estimates.load, name="imports", daemon=True).start()
-        if len(processes) == 1:
+        if len(processes) == 1 and more is None:
             self.limits.learn_all(time_one(0))
             return found
-        with ThreadPoolExecutor(len(processes)) as pool:
-            for at in range(len(processes)):
-                futures.append(pool.submit(time_one, at))
+        with ThreadPoolExecutor(len(processes) + plan.more) as pool:
             try:
-                for future in as_completed(futures):
-                    future.result()
+                for at in range(len(processes)):
+                    futures.append(pool.submit(time_one, at))  # those that wait for others look here
+                left = set(futures)
+                while left:
+                    ended, left = wait(left, return_when=FIRST_COMPLETED)
+                    for future in ended:
+                        future.result()
+                    if more and together.have_chosen(futures):
+                        new = [pool.submit(time_one, at) for at in self._follow(together, more)]
+                        futures, left, more = [*futures, *new], left | {*new}, None
             except BaseException:
                 self.fleet.cancel()
                 raise
         return found
+
+    def _follow(self, together: Together, more: More) -> range:
+        """Adds the processes that follow; returns their places."""
+        first = len(together.processes)
+        with self._entering:
+            new = [] if self.limits.interruption.requested else more.after(together.found)
+            self._forget(new)
+        together.add(new)
+        more.were_run = True
+        return range(first, len(together.processes))
 
     def _known_rounds(self, work: Work, plan: FinalsPlan) -> int:
         """The number of rounds that follows from the noise of a size in its earlier processes, else in its screening,

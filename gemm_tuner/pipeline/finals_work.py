@@ -1,15 +1,18 @@
-"""What a process of finals times of each size, without what failed before or an earlier start of the run has stored."""
+"""What processes of finals time of each size, without what failed before or an earlier start of the run has stored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gemm_tuner.core.records import Role
+from gemm_tuner.decide.finals_plan import FinalsPlan
+from gemm_tuner.decide.ranking import undecided_of
 from gemm_tuner.launch.plan import VENDOR, Work
+from gemm_tuner.pipeline.finals_together import Process, Roles
 from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.space.size_state import Named, SizeState
-from gemm_tuner.store.finals_times import FinalsTimes
+from gemm_tuner.store.finals_times import FinalsTimes, Found
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,38 @@ class FinalsWork:
         if done or not left:
             return None
         return replace(self.planner.work(state, left), vendor=VENDOR not in failed, again=left[0])
+
+    def processes(
+        self, finalists: Named, each: Sequence[Roles], first: int, has: Callable[[int], bool]
+    ) -> list[Process]:
+        """Processes that have something to time.
+
+        each: of each process, the sizes that it has, with its role. first: the number of the first one. has: whether a
+        process with this number can be run.
+        """
+        processes: list[Process] = []
+        for number, roles in enumerate(each, first):
+            its = [(state, names, roles[state.problem]) for state, names in finalists if state.problem in roles]
+            works = list(filter(None, (self.of(state, names, number, role) for state, names, role in its)))
+            if works and has(number):
+                processes.append(Process(number, roles, works))
+        return processes
+
+    def undecided(self, finalists: Named, plan: FinalsPlan, found: Sequence[Found] = ()) -> Named:
+        """The sizes that more choosing processes are expected to decide, with the finalists that can still win.
+
+        found: of processes of which ``times`` has nothing yet.
+        """
+        timings = {
+            state.problem: [
+                *self.times.by_size.get(state.problem, ()),
+                *(timing for one in found for timing in one.get(state.problem, {}).values()),
+            ]
+            for state, _ in finalists
+        }
+        kept = {state.problem: state.kept for state, _ in finalists}
+        names = undecided_of(timings, kept, plan.most_choosing)
+        return [(state, list(names[state.problem])) for state, _ in finalists if state.problem in names]
 
     def stored(self, finalists: Named, numbers: Iterable[int]) -> Named:
         """The sizes of which the store has the results of all of these processes."""

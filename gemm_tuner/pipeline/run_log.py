@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -104,6 +105,12 @@ class RunLog:
             noted = self.notes.setdefault("starts", {}).setdefault(stage, {"number": 0, "seconds": {}})
             noted["number"] += run.phased
             noted["seconds"] = added(noted["seconds"], run.phases)
+
+    def note_noise(self, noise_pcts: Iterable[float | None]) -> None:
+        """Records the noise floor: median and maximum of the sizes' A/A test differences."""
+        known = [one for one in noise_pcts if one is not None]
+        if known:
+            self.notes["noise_pct"] = (round(median(known), 3), round(max(known), 3))
 
     def say(self, text: str) -> None:
         """Prints one line of progress."""

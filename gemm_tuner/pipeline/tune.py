@@ -186,7 +186,7 @@ class Tuning:
     def after_finals(self, finalists: Named, repeats: int) -> tuple[Named, Named]:
         """What is to be checked, best first, and the next finalists of sizes whose finals all died. Sizes that have
         neither are finished without a configuration. Raises KeyboardInterrupt when the run is to end."""
-        self.finals.note_noise()
+        self.session.log.note_noise(one.noise_pct for one in self.finals.rankings.values())
         self.session.limits.interruption.check()
         order: Named = []
         again: Named = []

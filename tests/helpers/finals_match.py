@@ -34,7 +34,8 @@ class Uncertain(StandInGpu):
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         factors = {**self.times, **self.at.get(plan.process, {})}
-        factors[A] += self.moves[plan.process // 2 % len(self.moves)]
+        place = plan.process if self.overlaps else plan.process // 2  # those that start together choose first
+        factors[A] += self.moves[place % len(self.moves)]
         us = {name: 100.0 * factor for name, factor in factors.items()}
         of_process = StandInGpu(us, jitter=0.002, before=self.before, after_a_size=self.after_a_size, plans=self.plans)
         return of_process.timings(plan, folder, on_event, on_found)

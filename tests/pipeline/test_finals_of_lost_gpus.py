@@ -99,7 +99,7 @@ def test_a_size_whose_gpu_dies_beside_other_processes_is_timed_on_one_gpu(lost_i
     moved = pair.timed_by(pair.first)[0]
     assert list(pair.session.store.timed_on(moved, FINALS)) == [pair.labels[1]]
     roles = {timing.process: timing.role for timing in pair.finals.timings[moved]}
-    assert roles == {number: pair.finals.plan.role(number) for number in range(5)}
+    assert roles == {number: pair.finals.plan.role(number, together=True) for number in range(5)}
     assert pair.session.results.published[moved][A].us == pytest.approx(160.0, rel=0.02)
 
 

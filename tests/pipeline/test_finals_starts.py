@@ -31,6 +31,19 @@ def test_further_processes_run_beside_each_other(tmp_path: Path) -> None:
     assert {t.role for t in finals.timings[ONE] if t.process > 4} == {Role.CHOOSE}
 
 
+def test_further_processes_begin_while_those_that_publish_run(tmp_path: Path) -> None:
+    """What they decide follows from those that choose, so that no GPU waits for the reports of the others."""
+    last_of_all = threading.Barrier(4)
+    gpu = Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.03, 0.0, 0.0))
+    gpu.overlaps, gpu.before = True, lambda plan: plan.process > 2 and last_of_all.wait(timeout=240) and None
+    match = Match(tmp_path, gpu)
+    finals = match.run()
+    assert sorted(plan.process for plan in gpu.plans) == [*range(7)]
+    assert {name for plan in gpu.plans if plan.process > 4 for work in plan.work for _, name in work.entries} == {A, B}
+    one_by_one = Match(tmp_path / "one by one", Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.03, 0.0, 0.0))).run()
+    assert finals.rankings[ONE].order == one_by_one.rankings[ONE].order
+
+
 @pytest.mark.parametrize("overlaps", [False, True])
 def test_further_processes_may_be_none(overlaps: bool, tmp_path: Path) -> None:
     gpu = Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.03, 0.0, 0.0))
@@ -57,7 +70,7 @@ def test_three_processes_start_at_once_and_two_more_when_one_has_told_the_noise(
     assert sorted(plan.process for plan in gpu.plans) == [*range(5)]
     assert rounds[0] == rounds[1] == rounds[2] < rounds[3] == rounds[4]
     assert {timing.process: timing.role for timing in finals.timings[ONE]} == {
-        number: Role.PUBLISH if number % 2 else Role.CHOOSE for number in range(5)
+        number: Role.PUBLISH if number > 2 else Role.CHOOSE for number in range(5)
     }
 
 

@@ -247,7 +247,7 @@ def test_what_is_not_plain_is_in_the_title(
     [
         ("", ["'' is no configuration", "FIELD=VALUE"]),
         ("gemm_tile_BM128_BN128_BK64_GM1_SK1_W4_S9", ["_S9'", "gemm_tile_BM128_BN128_BK64_GM1_SK1_W4_S"]),
-        ("BLOCK_SIZE_M=48", ["BLOCK_SIZE_M 48 is not in the space of sm_90", "16, 32, 64, 128, 256"]),
+        ("BLOCK_SIZE_M=48", ["BLOCK_SIZE_M 48 is not in the space of sm_90", "16, 32, 64, 128", "256"]),
         ("BLOCK_SIZE=64", ["'BLOCK_SIZE=64' is no FIELD=VALUE", "did you mean BLOCK_SIZE_"]),
         ("num_warps=", ["'num_warps=' is no FIELD=VALUE", "num_stages"]),
         ("num_warps=four", ["num_warps four is not in the space of sm_90"]),

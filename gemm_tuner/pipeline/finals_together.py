@@ -1,0 +1,124 @@
+"""Processes of finals that run together: what each times, when the last of them begins, and what follows them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from gemm_tuner.core.records import Problem, Role
+from gemm_tuner.launch.plan import VENDOR, Work
+from gemm_tuner.measure.gpu_watch import Sample
+from gemm_tuner.measure.launcher_events import Heard, OnEvent
+from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.store.finals_times import Found
+
+Roles = Mapping[Problem, Role]
+
+
+@dataclass(frozen=True)
+class Process:
+    """The work of one finals process, and its role for each size. The rounds of the work are set when the process
+    starts."""
+
+    number: int
+    roles: Roles
+    work: list[Work]
+
+    @property
+    def keys(self) -> set[Key]:
+        return {(one.problem, name) for one in self.work for name in (*(name for _, name in one.entries), VENDOR)}
+
+
+@dataclass
+class More:
+    """Processes that follow those that start together, as soon as all of these that choose have ended.
+
+    after: returns them, from what each of those has found. were_run: whether it was asked, and what it returned was
+           run.
+    """
+
+    after: Callable[[Sequence[Found]], list[Process]]
+    were_run: bool = False
+
+
+@dataclass
+class Turns:
+    """Calls ``when_last`` once each of ``count`` processes (0: not known yet) has launched something, by its first
+    event."""
+
+    count: int
+    when_last: Callable[[], None]
+    _begun: set[int] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def expect(self, count: int) -> None:
+        """Sets the number of processes."""
+        with self._lock:
+            self.count = count
+            all_begun = len(self._begun) == count
+        if all_begun:
+            self.when_last()
+
+    def heard_by(self, number: int, on_event: OnEvent) -> OnEvent:
+        """What process ``number`` calls in place of ``on_event``."""
+
+        def hear(problem: Problem, event: Heard) -> None:
+            on_event(problem, event)
+            with self._lock:
+                is_last = number not in self._begun and len(self._begun) == self.count - 1
+                self._begun.add(number)
+            if is_last:
+                self.when_last()
+
+        return hear
+
+
+@dataclass
+class Timed:
+    """How many ``samples`` there were at the last event of the processes; what follows may be of a check, which begins
+    while reports are written."""
+
+    watched: Sequence[Sample]
+    samples: int = 0
+
+    def heard_by(self, on_event: OnEvent) -> OnEvent:
+        """What the processes call in place of ``on_event``."""
+
+        def hear(problem: Problem, event: Heard) -> None:
+            self.samples = len(self.watched)
+            on_event(problem, event)
+
+        return hear
+
+
+@dataclass
+class Together:
+    """Processes that run together, and what each has found. expect: told how much more is to be launched."""
+
+    processes: list[Process]
+    turns: Turns
+    expect: Callable[[int], None]
+    found: list[Found] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.found += ({} for _ in self.processes)
+
+    def add(self, processes: Sequence[Process]) -> None:
+        self.found += ({} for _ in processes)
+        self.processes += processes
+        self.expect(launched_by(processes))
+        self.turns.expect(len(self.processes))
+
+    def have_chosen(self, futures: Sequence[Future[Any]]) -> bool:
+        """Whether those that choose have ended. futures: of the processes."""
+        pairs = zip(self.processes, futures, strict=True)
+        return all(future.done() for process, future in pairs if Role.CHOOSE in process.roles.values())
+
+
+def launched_by(processes: Iterable[Process]) -> int:
+    """How many candidates the processes launch, the vendor library and the duplicate of the A/A test among them."""
+    work = (one for process in processes for one in process.work)
+    return sum(len(one.entries) + one.vendor + bool(one.again) for one in work)
