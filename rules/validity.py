@@ -50,10 +50,13 @@ def rows_of_c_by_descriptor(c, p, d):
 
     Tiles then begin at any column, which B's descriptor takes only where columns lie along its outer side.
     """
+    one = c.ROW_STEP == 1
+    if one.all():
+        return one
     able = c.family.isin(PACKING) & d.target.facts.tma & (c.SPLIT_K == 1) & (p.scaling != "block")
     able &= (p.layout_a == "row") & (p.layout_b == "col")
     whole = c.ROW_STEP * p.n * DTYPES[p.dtype_c].size_bytes % descriptors.CHUNK_BYTES == 0
-    return (c.ROW_STEP == 1) | (able & whole & (c.ROW_STEP * p.n < 2**31) & (c.ROW_STEP <= p.m))
+    return one | (able & whole & (c.ROW_STEP * p.n < 2**31) & (c.ROW_STEP <= p.m))
 
 
 @rule(VALIDITY, families=("gemm_cute",))

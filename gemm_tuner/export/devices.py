@@ -11,7 +11,7 @@ import pandas as pd
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.space import prune, space
+from gemm_tuner.space import prune, rule_answers, space
 from gemm_tuner.system.values import did_you_mean
 
 SHARED_MEMORY_RULES = ("shared_memory_fits", "shared_memory_fits_tiles_and_part", "lds_fits")
@@ -72,7 +72,7 @@ def fits(limits: tuple[Limit, ...], rules_dir: Path) -> Fits:
             # Block scales are converted through shared memory, 4 bytes per row and column of the tile.
             scales_bytes = 4 * (config.BLOCK_SIZE_M + config.BLOCK_SIZE_N) if problem.scaling == "block" else 0
             left = replace(device, shared_memory_bytes=device.shared_memory_bytes - scales_bytes)
-            if not all(prune.evaluate(rule, columns, problem, left)[0] for rule in applicable):
+            if not all(rule_answers.evaluate(rule, columns, problem, left)[0] for rule in applicable):
                 return f"its tiles take more shared memory than {device.name} has, {device.shared_memory_bytes} bytes"
         return ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from gemm_tuner.profilers import AUTO
 from gemm_tuner.space import prune, space
 from gemm_tuner.space.prune import Pruned
 from gemm_tuner.space.rule import HEURISTIC, VALIDITY, Rule
+from gemm_tuner.space.rule_answers import RuleAnswers
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.documents import show
 
@@ -45,12 +46,14 @@ class Environment:
 
 @dataclass(frozen=True)
 class Space:
-    """All configurations of an architecture, and the rules for them. kind: of the problems."""
+    """All configurations of an architecture, and the rules for them. kind: of the problems. answers: of the rules, for
+    problems of one device."""
 
     configs: pd.DataFrame
     columns: Any
     rules: tuple[Rule, ...]
     kind: str
+    answers: RuleAnswers = field(default_factory=RuleAnswers, compare=False, repr=False)
 
     def names_of(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.object_]:
         """The names of some configurations, which take longer to make than all else of a space."""
@@ -193,7 +196,7 @@ def of_families(configs: pd.DataFrame, families: Sequence[str]) -> pd.DataFrame:
 
 def cut_space(candidates: Space, problem: Problem, device: Device) -> Pruned:
     """Applies the rules for one size."""
-    return prune.apply(candidates.columns, problem, device, candidates.rules)
+    return prune.apply(candidates.columns, problem, device, candidates.rules, candidates.answers)
 
 
 def state_of(candidates: Space, problem: Problem, device: Device, pruned: Pruned) -> SizeState:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.core.workload import FIRST_KIND
 from gemm_tuner.space.rule import Kind, Rule
+from gemm_tuner.space.rule_answers import Answer, RuleAnswers
 
 Rows = slice | npt.NDArray[np.intp]
 
@@ -102,16 +104,21 @@ class SomeRows:
         return column
 
 
-def apply(columns: Any, problem: Problem, device: Device, rules: tuple[Rule, ...]) -> Pruned:
+def apply(
+    columns: Any, problem: Problem, device: Device, rules: tuple[Rule, ...], answers: RuleAnswers | None = None
+) -> Pruned:
     """Applies all rules in order, and records for each configuration the first rule that rejects it.
 
     The rows of each family are taken apart from the others, so that a rule looks at none of a family that is not its.
+    answers: of these rules for other problems with the same columns and device; None if there are no others.
     """
+    answers = answers or RuleAnswers()
     used = [(1 + at, rule) for at, rule in enumerate(rules) if rule.backend in ("", device.target.backend)]
     rejected_by = np.zeros(len(columns.family), dtype=np.int32)  # 0: by none, else 1 + index of the rule
     for family, rows in rows_by_family(columns.family):
         of_family = [(number, rule) for number, rule in used if not rule.families or family in rule.families]
-        rejected_by[rows] = first_rejecting(SomeRows(columns, rows), problem, device, of_family)
+        answer = partial(answers.answer, family=family, problem=problem, device=device)
+        rejected_by[rows] = first_rejecting(SomeRows(columns, rows), of_family, answer)
     names = np.array(["", *(rule.name for rule in rules)], dtype=object)
     cuts = np.bincount(rejected_by, minlength=len(names))
     funnel, left = [], len(rejected_by)
@@ -132,52 +139,29 @@ def rows_by_family(family: pd.Categorical) -> Iterator[tuple[str, Rows]]:
 
 
 def first_rejecting(
-    columns: Any, problem: Problem, device: Device, rules: Iterable[tuple[int, Rule]]
+    columns: Any, rules: Iterable[tuple[int, Rule]], answer: Callable[..., Answer]
 ) -> npt.NDArray[np.int32]:
-    """For each row the number of the first rule that rejects it, 0 for none.
+    """For each row the number of the first rule that rejects it, 0 for none. answer: see ``RuleAnswers.answer``.
 
     Rejected rows are removed from the columns only once they are more than a quarter of them, because copying columns
     costs more than evaluating a rule on some rows that are already rejected.
     """
     everything = columns
-    rows = np.arange(len(columns.family))  # row positions of ``columns``; ``alive`` marks those not cut
-    alive, left = np.ones(len(rows), dtype=bool), len(rows)
-    rejected_by = np.zeros(len(rows), dtype=np.int32)
+    left = len(columns.family)
+    rows: Rows = slice(left)  # positions of ``columns`` among all rows; ``alive`` marks those not cut
+    alive, rejected_by = np.ones(left, dtype=bool), np.zeros(left, dtype=np.int32)
     for number, rule in rules:
-        cut = np.flatnonzero(alive & ~evaluate(rule, columns, problem, device))
+        cut = np.flatnonzero(alive & ~answer(rule, columns=columns, everything=everything, rows=rows))
         if len(cut):
-            rejected_by[rows[cut]] = number
+            rejected_by[cut if isinstance(rows, slice) else rows[cut]] = number
             alive[cut] = False
             left -= len(cut)
         if not left:
             break
-        if 4 * left < 3 * len(rows):
-            rows = rows[alive]
-            columns, alive = SomeRows(everything, rows), np.ones(len(rows), dtype=bool)
+        if 4 * left < 3 * len(alive):
+            rows = np.flatnonzero(alive) if isinstance(rows, slice) else rows[alive]
+            columns, alive = SomeRows(everything, rows), np.ones(left, dtype=bool)
     return rejected_by
-
-
-def evaluate(rule: Rule, columns: Any, problem: Problem, device: Device) -> npt.NDArray[np.bool_]:
-    """Evaluates a rule: True for rows to keep, shape (configurations,). Raises UserError if the rule raises or returns
-    another type or shape."""
-    code = getattr(rule.keep, "__code__", None)
-    where = f"{code.co_filename}, rule {rule.name}" if code else f"rule {rule.name}"
-    try:
-        answer = np.asarray(rule.keep(columns, problem, device))
-    except UserError:
-        raise  # raised by an expression of a spec, whose message already has the place
-    except Exception as error:
-        raise UserError(
-            f"fails on {problem.key}: {type(error).__name__}: {error}", where=where, hint="mend it, or see --rules"
-        ) from error
-    shape = columns.family.codes.shape
-    if answer.dtype != np.bool_ or answer.shape not in ((), shape):
-        raise UserError(
-            f"gives {answer.dtype} of shape {answer.shape}",
-            where=where,
-            accepted=f"True for what is kept and False for the rest, of shape {shape} or one for all",
-        )
-    return np.broadcast_to(answer, shape)
 
 
 def require_some(pruned: Pruned, problem: Problem) -> None:

@@ -13,7 +13,7 @@ from rule_cases import thin_space
 from samples import ARCHS, RULES, columns, config, device, problem
 
 from gemm_tuner.core.errors import EXIT_INPUT, UserError
-from gemm_tuner.space import prune
+from gemm_tuner.space import prune, rule_answers
 from gemm_tuner.space.rule import HEURISTIC, VALIDITY, Kind, Rule, rule
 
 HEAD = "from gemm_tuner.space.rule import HEURISTIC, VALIDITY, rule\n"
@@ -63,7 +63,7 @@ def first_that_says_no(some: Any, rules: tuple[Rule, ...], arch: str) -> list[st
         if one.backend not in ("", device(arch).target.backend):
             continue
         mine = np.isin(np.asarray(some.family), one.families) if one.families else True
-        verdicts[(verdicts == "") & mine & ~prune.evaluate(one, some, SIZE, device(arch))] = one.name
+        verdicts[(verdicts == "") & mine & ~rule_answers.evaluate(one, some, SIZE, device(arch))] = one.name
     return list(verdicts)
 
 
