@@ -12,7 +12,7 @@ import pytest
 from rule_cases import thin_space
 from samples import columns, config, device, problem
 
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.space import prune
 from gemm_tuner.space.rule import VALIDITY, Rule
 from gemm_tuner.space.rule_answers import RuleAnswers
@@ -21,12 +21,12 @@ H200 = device("sm_90")
 SIZES = [
     problem(512, 512, 512),
     problem(4096, 4096, 4096),
-    problem(17, 5120, 5120, layout_b="col"),
-    problem(512, 512, 512, layout_b="col"),
+    replace(problem(17, 5120, 5120), layout_b=Layout.COL),
+    replace(problem(512, 512, 512), layout_b=Layout.COL),
     problem(1, 4096, 4096),
     problem(333, 777, 1111),
-    problem(512, 512, 512, dtype_a="fp16", dtype_b="fp16", dtype_c="fp16"),
-    problem(4096, 4096, 4096, bias=True),
+    problem(512, 512, 512, "fp16"),
+    replace(problem(4096, 4096, 4096), bias=True),
     problem(512, 512, 512),
 ]
 
@@ -58,7 +58,7 @@ READINGS: dict[str, Callable[[GemmProblem], bool]] = {
     "in a function that remembers": large,
     "in a function that asks for the type": in_a_helper,
     "all fields": lambda p: vars(p)["m"] > 1000 if hasattr(p, "__dict__") else p.m > 1000,
-    "a method": lambda p: p.to_dict()["M"] > 1000,
+    "a method": lambda p: p.to_dict()["m"] > 1000,
     "as a member": lambda p: p in {problem(2048, 2048, 2048)},
     "a copy": lambda p: replace(p, n=8).m > 1000,
 }
