@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from gemm_tuner.compile.compile_tasks import interleaved
 from gemm_tuner.compile.same_code import duplicates
@@ -21,6 +22,7 @@ from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.search import Proposals, Search, SizeView
 from gemm_tuner.space.size_state import Named, OfSize, SizeState
 from gemm_tuner.store.store import Store
+from gemm_tuner.system.background import Background
 
 # The largest share of the remaining budget that compilation may take, because what is compiled must also be timed.
 COMPILE_SHARE = 0.5
@@ -76,6 +78,7 @@ class Rounds:
     compiling: CompileStage | None = None
     jobs: int = 1
     number: int = 0
+    _choice: Background = field(default_factory=partial(Background, "choice of what to compile ahead"))
 
     def propose(self) -> Named:
         """The next proposals of the search; empty if it has ended or the budget for screening is used up.
@@ -130,20 +133,24 @@ class Rounds:
     def compile(self, asked: Named, then: Sequence[OfSize] = (), before: Sequence[OfSize] = ()) -> Named:
         """Compiles the proposals, and returns those that can be timed.
 
-        The likely next proposals are queued before screening begins, so that compile workers and the GPU work at the
-        same time instead of waiting for each other. then, before: what else the round asks for, after and before
+        The likely next proposals are chosen and queued while screening begins, so that compile workers and the GPU work
+        at the same time instead of waiting for each other. then, before: what else the round asks for, after and before
         these; workers that have nothing left to compile go on with the former.
         """
         if self.compiling is None:
             return remaining(asked)
+        self._choice.end()  # it reads what compiling records
         now, first_kernel_s = self.limits.budget.clock(), self.limits.pace.start_up_s()
         until = now + COMPILE_SHARE * (self._until - first_kernel_s - now)
         self.compiling.compile_sizes(asked, "compile", until, interleaved([*then]))
         asked = remaining(asked)
-        likely = self._likely_after([*before, *asked, *then])
-        self.compiling.prefetch([*interleaved([*then]), *interleaved(likely)])
-        self.log.passed("choose what to compile ahead")
+        self._choice.begin(partial(self._compile_ahead, self.compiling, [*before, *asked, *then], list(then)))
         return [(state, [name for name in names if state.is_compiled(name)]) for state, names in asked]
+
+    def _compile_ahead(self, compiling: CompileStage, asked: Named, then: Named) -> None:
+        """Queues what else the round asks for (``then``), and what the search may propose next."""
+        likely = self._likely_after(asked)
+        compiling.prefetch([*interleaved(then), *interleaved(likely)])
 
     def screen(self, compiled: Named) -> Screened:
         """Times a few calls of each configuration (fewer of slow ones), and only one of several with equal code. The
@@ -190,6 +197,7 @@ class Rounds:
         time remains. A configuration without a timing is MISSING_IN_TRACE, or, with a budget, was not reached in time.
         Raises KeyboardInterrupt if the run is to end.
         """
+        self._choice.end()  # it reads the states
         by_problem = {state.problem: state for state in self.states}
         for (problem, _), timing in screened.timings.items():  # including those of a GPU that failed afterwards
             by_problem[problem].record_timing(timing, SCREEN)

@@ -1,0 +1,36 @@
+"""One thing at a time is done beside a wait, and its error is raised by who waits for it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from gemm_tuner.system.background import Background
+
+
+def test_what_begins_runs_beside_its_caller_and_has_ended_after_end() -> None:
+    beside, done = threading.Barrier(2), list[str]()
+    background = Background("test")
+
+    def first() -> None:
+        beside.wait(timeout=60)
+        done.append("first")
+
+    background.begin(first)
+    assert done == []
+    beside.wait(timeout=60)
+    background.begin(lambda: done.append("second"))  # waits for the first
+    background.end()
+    assert done == ["first", "second"]
+
+
+def test_an_error_is_raised_once() -> None:
+    background = Background("test")
+    background.begin(lambda: [][0])
+    with pytest.raises(IndexError):
+        background.end()
+    background.end()
+    background.begin(lambda: [][0])
+    with pytest.raises(IndexError):
+        background.begin(lambda: None)
