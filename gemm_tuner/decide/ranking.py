@@ -167,19 +167,17 @@ class Judge:
         return {name: _published(sheet, name, spread) for name in sheet.publishing.names}
 
 
-def undecided_of(
+def rankings_so_far(
     timings: Mapping[Problem, Iterable[Timing]], configs: Mapping[Problem, Mapping[str, Config]], most_processes: int
-) -> dict[Problem, tuple[str, ...]]:
-    """Of each size that more choosing processes are expected to decide, the finalists that can still win.
+) -> dict[Problem, Ranking]:
+    """The rankings of all sizes by their choosing processes, before the others have ended and whatever they find.
 
-    timings: of all sizes. Only those of choosing processes count, so that the result is the same before the others have
-             ended. configs: of the finalists. most_processes: see ``Judge.rank_finalists``.
+    timings: of all sizes. configs: of the finalists. most_processes: see ``Judge.rank_finalists``.
     """
     chose = {problem: [one for one in of if one.role == Role.CHOOSE] for problem, of in timings.items()}
     sheets = {problem: sheet_of(of, so_far=True) for problem, of in chose.items()}
     judge = judge_of((sheet, configs[problem]) for problem, sheet in sheets.items())
-    found = {p: judge.rank_finalists(sheet, configs[p], most_processes).undecided for p, sheet in sheets.items()}
-    return {problem: names for problem, names in found.items() if names}
+    return {problem: judge.rank_finalists(sheet, configs[problem], most_processes) for problem, sheet in sheets.items()}
 
 
 def more_tell(gap: Gap, then: Gap) -> bool:

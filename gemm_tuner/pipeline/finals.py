@@ -143,7 +143,8 @@ class Finals:
         former are sizes that ``more`` processes together are expected to decide; what they choose may be contradicted,
         too."""
         more = self.plan.more if self.plan.processes > 1 else 0
-        undecided = [] if self._more_ran else self._works.undecided(finalists, self.plan)
+        self._works.rank(finalists, self.plan)
+        undecided = [] if self._more_ran else self._works.undecided(finalists)
         if not more or not self._may_go_on(more):
             undecided = self._stored(undecided, more) if more else []
         later = {state.problem for state, _ in undecided}
@@ -215,9 +216,9 @@ class Finals:
         self.next_process += len(each)
 
         def choosing(found: Sequence[Found]) -> list[Process]:
-            undecided = self._works.undecided(finalists, self.plan, found)
-            roles = dict.fromkeys((state.problem for state, _ in undecided), Role.CHOOSE)
-            return self._processes(undecided, [roles] * self.plan.more)
+            self._works.rank(finalists, self.plan, found)
+            undecided = self._works.undecided(finalists)
+            return self._processes(undecided, [{state.problem: Role.CHOOSE for state, _ in undecided}] * self.plan.more)
 
         follow = More(choosing) if more else None
         if processes:
@@ -275,6 +276,10 @@ class Finals:
             self.rankings[problem] = self.judge.rank_finalists(sheet, own, self.plan.most_choosing)
             self.published[problem] = self.judge.published(sheet)
         self.log.passed("rank the finalists")
+
+    def leading(self, finalists: Named) -> Named:
+        """The finalists, as far as is known best first, also while their finals run."""
+        return self._works.leading(finalists)
 
     def decided(self, state: SizeState) -> bool:
         """Whether at least one finalist of a size completed the finals."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from gemm_tuner.core.records import Role
+from gemm_tuner.core.records import Problem, Role
 from gemm_tuner.decide.finals_plan import FinalsPlan
-from gemm_tuner.decide.ranking import undecided_of
+from gemm_tuner.decide.ranking import Ranking, rankings_so_far
 from gemm_tuner.launch.plan import VENDOR, Work
 from gemm_tuner.pipeline.finals_together import Process, Roles
 from gemm_tuner.pipeline.plans import Planner
@@ -27,10 +27,11 @@ class Contradicted:
 
 @dataclass(frozen=True)
 class FinalsWork:
-    """times: of the finals so far, in memory and in the store."""
+    """times: of the finals so far, in memory and in the store. so_far: see ``rank``."""
 
     planner: Planner
     times: FinalsTimes
+    so_far: dict[Problem, Ranking] = field(default_factory=dict)
 
     def of(self, state: SizeState, names: list[str], number: int, role: Role) -> Work | None:
         """The work of process ``number`` for a size. None if it is in the store, from where it is then taken with this
@@ -59,11 +60,8 @@ class FinalsWork:
                 processes.append(Process(number, roles, works))
         return processes
 
-    def undecided(self, finalists: Named, plan: FinalsPlan, found: Sequence[Found] = ()) -> Named:
-        """The sizes that more choosing processes are expected to decide, with the finalists that can still win.
-
-        found: of processes of which ``times`` has nothing yet.
-        """
+    def rank(self, finalists: Named, plan: FinalsPlan, found: Sequence[Found] = ()) -> None:
+        """Ranks the finalists by the choosing processes. found: of processes of which ``times`` has nothing yet."""
         timings = {
             state.problem: [
                 *self.times.by_size.get(state.problem, ()),
@@ -71,9 +69,18 @@ class FinalsWork:
             ]
             for state, _ in finalists
         }
-        kept = {state.problem: state.kept for state, _ in finalists}
-        names = undecided_of(timings, kept, plan.most_choosing)
-        return [(state, list(names[state.problem])) for state, _ in finalists if state.problem in names]
+        own = {state.problem: state.own for state, _ in finalists}  # a server's own kernel cannot win a size
+        self.so_far.update(rankings_so_far(timings, own, plan.most_choosing))
+
+    def undecided(self, finalists: Named) -> Named:
+        """The sizes that more choosing processes are expected to decide, with the finalists that can still win."""
+        names = {state.problem: list(self.so_far[state.problem].undecided) for state, _ in finalists}
+        return [(state, names[state.problem]) for state, _ in finalists if names[state.problem]]
+
+    def leading(self, finalists: Named) -> Named:
+        """The finalists, those that led last first; as given where that is not known."""
+        leaders = ((state, names, self.so_far.get(state.problem, Ranking(())).order) for state, names in finalists)
+        return [(state, [*order, *(name for name in names if name not in order)]) for state, names, order in leaders]
 
     def stored(self, finalists: Named, numbers: Iterable[int]) -> Named:
         """The sizes of which the store has the results of all of these processes."""

@@ -141,6 +141,17 @@ def test_what_further_processes_decide_may_be_contradicted_too(tmp_path: Path) -
     assert {5: Role.CHOOSE, 6: Role.CHOOSE, 7: Role.PUBLISH, 8: Role.PUBLISH} in roles
 
 
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_who_leads_is_known_from_the_choosing_processes(overlaps: bool, tmp_path: Path) -> None:
+    gpu = Uncertain({A: 1.2, B: 1.0, C: 0.8}, SURE, {1: {C: 9.0}} if not overlaps else {4: {C: 9.0}})
+    gpu.overlaps = overlaps
+    match = Match(tmp_path, gpu)
+    given = [(state, [A, B, C]) for state in match.states]
+    assert match.finals.leading(given) == given
+    finals = match.run()
+    assert [names for _, names in finals.leading(given)] == [[C, B, A]] * 2
+
+
 @pytest.mark.parametrize("why", ["asked to end", "out of time"])
 def test_no_further_process_where_none_is_possible(why: str, tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 120.0}, jitter=NOISE))
