@@ -1,4 +1,4 @@
-"""Compiles kernels with the DSL, in a compile worker. The only module that imports the DSL."""
+"""Compiles kernels with the DSL, in a compile worker. Besides ``warm_up`` the only module that imports the DSL."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def build(source: Source, folder: str, cuobjdump: str) -> tuple[bytes, Needs]:
     values = {name: as_tuple(value) for name, value in json.loads(source.values).items()}
     function, arguments, kernel = getattr(module_of(source.text, folder), source.builder)(**values)
     kernel.set_name_prefix(source.name, remove_cutlass_symbol=True, keep_mangled_name=False)
-    compiled = cute.compile(function, *arguments, options="--enable-tvm-ffi")
+    # Code that could be called in this process is not made: it would take a tenth of a second, and no GPU is here.
+    compiled = cute.compile(function, *arguments, options="--enable-tvm-ffi", no_jit_engine=True)
     names = list(compiled.kernel_info)
     if names != [symbol_of(source.name)]:
         raise ValueError(f"the function launches {', '.join(names) or 'nothing'}, and has to launch the one kernel")

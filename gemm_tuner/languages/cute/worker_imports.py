@@ -1,12 +1,13 @@
 """Imports what a compile worker needs of CuTe DSL; for the process that workers are forked from, and for no other.
 
-The DSL, torch and the library of kernels take 4 s of a core to import. What goes wrong here goes wrong again in the
-worker, which reports it.
+The DSL, torch and the library of kernels take 4 s of a core to import, and a first kernel of the library half a second
+more than others. What goes wrong here goes wrong again in the worker, which reports it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 
 from gemm_tuner.languages.cute import compiler
@@ -17,3 +18,9 @@ for _name in LANGUAGE.removed_variables:
 with contextlib.suppress(Exception):
     if compiler.place() == os.environ[PLACE_VARIABLE]:
         compiler.prepare(os.environ[ARCH_VARIABLE])
+        from gemm_tuner.languages.cute.warm_up import warm_up
+
+        warm_up(os.environ[ARCH_VARIABLE])
+# Workers do not look through what is here for cycles, again and again.
+gc.collect()
+gc.freeze()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from gemm_tuner.languages.cute import compiler
+from gemm_tuner.languages.cute.language import ARCH_VARIABLE, PLACE_VARIABLE
 from gemm_tuner.system.installation import import_path
 
 STAND_IN = Path(__file__).resolve().parents[2] / "helpers" / "cute_stand_in"
@@ -60,3 +65,23 @@ def test_each_architecture_has_its_own(tmp_path: Path) -> None:
 def test_a_dsl_that_the_server_would_not_find_is_left_to_the_workers(tmp_path: Path) -> None:
     """Another one, or none, would be imported in its place."""
     assert {found[1] for found in told(tmp_path, str(STAND_IN))} == {"False"}
+
+
+WARM = """
+from gemm_tuner.languages.cute import worker_imports
+from quack.gemm_{0} import Gemm{1}
+kernel = Gemm{1}.kernel
+while hasattr(kernel, "__wrapped__"):
+    kernel = kernel.__wrapped__
+print(kernel.__code__ is not getattr(kernel, "_original_code", kernel.__code__))
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("quack") is None, reason="CuTe DSL is not installed")
+@pytest.mark.parametrize("arch", ["sm90", "sm100"])
+def test_functions_of_the_library_are_rewritten_before_workers_are_forked(arch: str) -> None:
+    variables = {ARCH_VARIABLE: arch.replace("sm", "sm_"), PLACE_VARIABLE: compiler.place()}
+    command = [sys.executable, "-c", WARM.format(arch, arch.capitalize())]
+    environ = {**os.environ, **variables, "PYTHONPATH": PATH}
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
+    assert done.stdout == "True\n", done.stderr

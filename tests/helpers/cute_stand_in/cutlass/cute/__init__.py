@@ -72,7 +72,7 @@ def sym_int(divisibility: int = 1) -> int:
     return -divisibility
 
 
-def compile(function: Callable[..., None], *arguments: Any, options: str) -> Any:
+def compile(function: Callable[..., None], *arguments: Any, options: str, no_jit_engine: bool = False) -> Any:
     assert options == "--enable-tvm-ffi"
     LAUNCHED.clear()
     function(*arguments)
