@@ -20,8 +20,8 @@ from gemm_tuner.launch.plan import REST_S, TIRING_CALL_US, VENDOR, Plan
 from gemm_tuner.launch.processor import Processor
 from gemm_tuner.launch.stopwatch import Stopwatch
 
-SPIN_UP_FLUSHES = 2000
-AFTER_REST = 2  # a rest is short: the clocks need this part of the flushes
+# They take 30 ms and more, after which kernels take as long as later on (benchmarks/rest.py).
+SPIN_UP_FLUSHES = 1000
 # Before a call of several kernels, enough flush kernels are queued to keep the GPU busy for this multiple of the time
 # that the host needs to launch the call.
 LAUNCH_MARGIN = 2.0
@@ -131,7 +131,7 @@ class Bench:
         self.processor.wait()
         if self._rested_at:
             time.sleep(max(0.0, self._rested_at - time.perf_counter()))
-            self._spin(SPIN_UP_FLUSHES // AFTER_REST)
+            self._spin(SPIN_UP_FLUSHES)
             self.processor.wait()
 
     def note_load(self, seconds: float, calls: int) -> None:

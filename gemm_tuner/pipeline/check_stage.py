@@ -25,7 +25,7 @@ from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import Store
 
-# So many of a size, those that lead, are checked before the ranking is known, if only the first right one counts.
+# So many of a size that is not decided are checked before the ranking is known, if only the first right one counts.
 CHECKED_AHEAD = 2
 # Number of finalists per size whose odd-size kernels are compiled before the check; others are compiled during it.
 ODD_COMPILES_A_SIZE = 2
@@ -53,16 +53,18 @@ class CheckStage:
     _ahead: ChecksAhead | None = None
 
     @contextmanager
-    def beside_finals(self, fleet: Fleet, leading: Callable[[], Named]) -> Iterator[Callable[[], None]]:
+    def beside_finals(
+        self, fleet: Fleet, finalists: Named, leading: Callable[[int], Named]
+    ) -> Iterator[Callable[[], None]]:
         """A function that begins to check finalists, for the moment from which on nothing else needs the GPUs. What has
         begun ends with the block; ``run`` then knows what came of it.
 
-        leading: returns the finalists of each size when the check begins, as far as is known best first.
+        leading: returns up to so many finalists of each size that may win it, when the check begins.
 
         Raises what the check raised, also where that has ended the launchers of the block (Fleet.cancel).
         """
         wanted = self.gpus.environment.source == "measured" and fleet.overlaps and not self.limits.budget.bounded
-        self._ahead = ChecksAhead(fleet, partial(self._plan_ahead, leading)) if wanted else None
+        self._ahead = ChecksAhead(fleet, partial(self._plan_ahead, finalists, leading)) if wanted else None
         try:
             yield self._ahead.begin if self._ahead else lambda: None
         except BaseException as error:
@@ -73,15 +75,15 @@ class CheckStage:
         if self._ahead:
             self._ahead.end()
 
-    def _plan_ahead(self, leading: Callable[[], Named]) -> tuple[Plan, Path] | None:
+    def _plan_ahead(self, finalists: Named, leading: Callable[[int], Named]) -> tuple[Plan, Path] | None:
         """A plan for finalists whose kernels are compiled: all of them if all are checked, else those that lead. None
         without any."""
-        most, compiling = None if self.all_of_them else CHECKED_AHEAD, self.compiling
+        compiling = self.compiling
         if compiling is None:
             return None
         order = [
-            (state, [name for name in names[:most] if compiling.has(self._odd_sizes([(state, [name])], 0))])
-            for state, names in leading()
+            (state, [name for name in names if compiling.has(self._odd_sizes([(state, [name])], 0))])
+            for state, names in (finalists if self.all_of_them else leading(CHECKED_AHEAD))
             if not workload_of(state.problem.kind).compares_configs(state.problem)
         ]
         order = [(state, names) for state, names in order if names]

@@ -277,9 +277,9 @@ class Finals:
             self.published[problem] = self.judge.published(sheet)
         self.log.passed("rank the finalists")
 
-    def leading(self, finalists: Named) -> Named:
-        """The finalists, as far as is known best first, also while their finals run."""
-        return self._works.leading(finalists)
+    def leading(self, finalists: Named, most: int) -> Named:
+        """Those that may win, also while finals run: see ``FinalsWork.leading``."""
+        return self._works.leading(finalists, most)
 
     def decided(self, state: SizeState) -> bool:
         """Whether at least one finalist of a size completed the finals."""

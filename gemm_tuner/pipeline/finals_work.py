@@ -77,10 +77,14 @@ class FinalsWork:
         names = {state.problem: list(self.so_far[state.problem].undecided) for state, _ in finalists}
         return [(state, names[state.problem]) for state, _ in finalists if names[state.problem]]
 
-    def leading(self, finalists: Named) -> Named:
-        """The finalists, those that led last first; as given where that is not known."""
-        leaders = ((state, names, self.so_far.get(state.problem, Ranking(())).order) for state, names in finalists)
-        return [(state, [*order, *(name for name in names if name not in order)]) for state, names, order in leaders]
+    def leading(self, finalists: Named, most: int) -> Named:
+        """Up to ``most`` of the finalists of each size that may win it: one, where choosing processes have decided it,
+        those that led last, where they have not; and as given, where nothing is known."""
+        found: Named = []
+        for state, names in finalists:
+            ranked = self.so_far.get(state.problem, Ranking(tuple(names), undecided=tuple(names)))
+            found.append((state, list(ranked.order[: most if ranked.undecided else 1])))
+        return found
 
     def stored(self, finalists: Named, numbers: Iterable[int]) -> Named:
         """The sizes of which the store has the results of all of these processes."""

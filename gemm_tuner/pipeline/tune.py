@@ -104,7 +104,8 @@ class Tuning:
     def run_finals(self, finalists: Named, checks: CheckStage) -> None:
         """The finals of these sizes, and checks of finalists while their last reports are written."""
         held = self.session.gpus.held() if any(names for _, names in finalists) else nullcontext()
-        with held, checks.beside_finals(self.fleet, partial(self.finals.leading, finalists)) as begin_checks:
+        leading = partial(self.finals.leading, finalists)
+        with held, checks.beside_finals(self.fleet, finalists, leading) as begin_checks:
             self.finals.run(finalists, begin_checks)
         if not checks.all_of_them:  # else little or nothing is left to check
             self.fleet.prepare_check()

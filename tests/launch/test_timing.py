@@ -112,7 +112,6 @@ def test_the_journal_explains_every_row_of_the_trace_flushes_included(
 ) -> None:
     """With a spin-up before the profiler records, one after, and those of the rests between two sizes."""
     monkeypatch.setattr(bench_module, "SPIN_UP_FLUSHES", 3 * LONG_FLUSH_SWEEPS)
-    monkeypatch.setattr(bench_module, "AFTER_REST", 1)
     monkeypatch.setattr(bench_module, "REST_S", 0)
     monkeypatch.setattr(bench_module, "TIRING_CALL_US", -1)
     launched = list[str]()

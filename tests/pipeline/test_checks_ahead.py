@@ -255,7 +255,7 @@ def test_finalists_are_checked_while_finals_report_with_the_same_outcome(
     found = tuned(tmp_path / "ahead", gpu, monkeypatch, compare=compare)
     same_but_for_the_moment(found, tuned(tmp_path / "plain", plain, monkeypatch, compare=compare))
     during, names = gpu.checks[0]
-    assert during and len(names) == (8 if compare else 4)
+    assert during and len(names) == (8 if compare else 2)  # one of each size, which three processes have decided
     if not wrong:
         assert len(gpu.checks) == 1 and set(chosen(found).values()) == {B}
 

@@ -142,14 +142,21 @@ def test_what_further_processes_decide_may_be_contradicted_too(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("overlaps", [False, True])
-def test_who_leads_is_known_from_the_choosing_processes(overlaps: bool, tmp_path: Path) -> None:
-    gpu = Uncertain({A: 1.2, B: 1.0, C: 0.8}, SURE, {1: {C: 9.0}} if not overlaps else {4: {C: 9.0}})
+@pytest.mark.parametrize("moves", [SURE, (0.03, 0.0, 0.0)], ids=["decided", "undecided"])
+def test_who_may_win_is_known_from_the_choosing_processes(
+    moves: tuple[float, ...], overlaps: bool, tmp_path: Path
+) -> None:
+    gpu = Uncertain({A: 1.0, B: 1.0 if moves != SURE else 1.1, C: 1.5}, moves, {4 if overlaps else 1: {C: 0.1}})
     gpu.overlaps = overlaps
     match = Match(tmp_path, gpu)
-    given = [(state, [A, B, C]) for state in match.states]
-    assert match.finals.leading(given) == given
+    given = [(state, [C, B, A]) for state in match.states]
+    assert [names for _, names in match.finals.leading(given, 2)] == [[C, B]] * 2
+    during: list[list[str]] = []
+    gpu.before = lambda plan: during.extend(names for _, names in match.finals.leading(given, 2) if plan.process > 4)
     finals = match.run()
-    assert [names for _, names in finals.leading(given)] == [[C, B, A]] * 2
+    assert all(set(names) == {A, B} for names in during)
+    assert (during == []) == (moves == SURE)
+    assert all(len(names) == 1 and set(names) <= {A, B} for _, names in finals.leading(given, 2)) or not overlaps
 
 
 @pytest.mark.parametrize("why", ["asked to end", "out of time"])
