@@ -21,7 +21,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -39,6 +39,7 @@ from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline.rounds import LIKELY_TIMES
 from gemm_tuner.search import SizeView, make_search
+from gemm_tuner.search.compile_work import work_of
 from gemm_tuner.space import prune, space
 from gemm_tuner.system.documents import load_yaml
 
@@ -98,7 +99,7 @@ def views_of(problems: Sequence[GemmProblem], device: Device, families: Sequence
 def kernels(view: SizeView, names: Sequence[str], device: Device) -> dict[Kernel, float]:
     """CPU seconds of the kernels of these configurations, in their order."""
     rows, workload = view.candidates.loc[list(names)], workload_of(view.problem.kind)
-    numbers, seconds = workload.compile_work(rows, view.problem, device.target)
+    numbers, seconds = work_of(replace(view, candidates=rows), device.target)
     languages = map(workload.language_for, rows["family"])
     return {(language, int(number)): float(s) for language, number, s in zip(languages, numbers, seconds, strict=True)}
 

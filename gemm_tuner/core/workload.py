@@ -128,9 +128,10 @@ class Workload(Protocol):
     # What the search knows of axes, by name; those that are absent are ``Axis()``.
     search_axes: Mapping[str, Axis]
 
-    def compile_work(self, candidates: Any, problem: Problem, target: Target) -> tuple[Any, Any]:
+    def compile_work(self, candidates: Any, problem: Problem, target: Target) -> tuple[Any, Any] | None:
         """(kernels, seconds) of a table of configurations, arrays with a number for each row. Rows of this and other
-        problems with equal ``kernels`` share a binary; ``seconds`` is about what compiling it takes of a core."""
+        problems with equal ``kernels`` share a binary; ``seconds`` is about what compiling it takes of a core.
+        None: a search does not weigh either."""
 
     def default_config(self, problem: Problem, device: Device) -> Config | None:
         """The configuration that would be launched without tuning, if known. It is a finalist, it is replaced only by

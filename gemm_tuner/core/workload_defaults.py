@@ -37,13 +37,8 @@ class WorkloadDefaults:
     def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:
         return None
 
-    def compile_work(self, candidates: Any, problem: Any, target: Target) -> tuple[Any, Any]:
-        """Each row has a kernel of its own; that compiling it takes time is not weighed."""
-        import numpy as np
-        import pandas as pd
-
-        names = candidates.index.to_series().astype(str) + problem.key
-        return pd.util.hash_pandas_object(names, index=False).to_numpy(), np.zeros(len(candidates))
+    def compile_work(self, candidates: Any, problem: Any, target: Target) -> tuple[Any, Any] | None:
+        return None
 
     def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
         return []

@@ -39,15 +39,24 @@ class CompileWork:
 
     def _of(self, size: SizeView) -> tuple[Kernels, Floats]:
         if size.problem not in self._found:
-            work = workload_of(size.problem.kind).compile_work(size.candidates, size.problem, self._target)
-            self._found[size.problem] = work
+            self._found[size.problem] = work_of(size, self._target)
         return self._found[size.problem]
+
+
+def work_of(size: SizeView, target: Target) -> tuple[Kernels, Floats]:
+    """(kernel, seconds of a core to compile it) of each candidate; of kinds that do not say, each its own that takes
+    none."""
+    found: tuple[Kernels, Floats] | None
+    found = workload_of(size.problem.kind).compile_work(size.candidates, size.problem, target)
+    if found is not None:
+        return found
+    return np.arange(len(size.candidates), dtype=np.uint64), np.zeros(len(size.candidates))
 
 
 def worth_ahead(size: SizeView, likely: Sequence[str], count: int, target: Target) -> list[str]:
     """Those of the first ``count`` likely names that are worth compiling ahead: a kernel that takes twice as
     long as the size's cheapest only from the first half, because what is later in the list is less often asked for."""
-    _, seconds = workload_of(size.problem.kind).compile_work(size.candidates, size.problem, target)
+    _, seconds = work_of(size, target)
     row_of = {name: row for row, name in enumerate(size.candidates.index)}
     least = float(seconds.min()) if len(seconds) else 0.0
     return [name for place, name in enumerate(likely[:count]) if place * seconds[row_of[name]] <= count * least]

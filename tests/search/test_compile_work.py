@@ -15,13 +15,12 @@ from gemm_tuner.gemm import model
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.workload import WORKLOAD
 from gemm_tuner.search import SizeView
-from gemm_tuner.search.compile_work import CompileWork, worth_ahead
+from gemm_tuner.search.compile_work import CompileWork, work_of, worth_ahead
 from gemm_tuner.search.guided import Guided
 from gemm_tuner.search.nearness import neighbours
 from gemm_tuner.space import prune
 
 H200 = device("sm_90")
-# K of the last is not a multiple of 8 elements in three slices.
 PROBLEMS = (problem(512, 3072, 4096), problem(1024, 4096, 4096), problem(2048, 2048, 4096))
 
 
@@ -48,7 +47,7 @@ def test_kernels_are_equal_where_one_binary_serves_both() -> None:
     numbers: dict[tuple[str, str], set[int]] = {}
     symbol_of: dict[int, set[str]] = {}
     for view in views(("gemm_cute", "gemm_persistent")):
-        found, _ = WORKLOAD.compile_work(view.candidates, view.problem, H200.target)
+        found, _ = work_of(view, H200.target)
         for kernel, number in zip(kernels(view.problem, view.candidates), found.tolist(), strict=True):
             name = kernel[0]
             if kernel[1] == "d" and "gemm_cute" in name:  # equal slices of any number share a kernel
@@ -62,7 +61,7 @@ def test_kernels_are_equal_where_one_binary_serves_both() -> None:
 
 def test_kernels_of_cute_take_longer_the_larger_their_tiles() -> None:
     table = views(("gemm_cute", "gemm_persistent"))[0].candidates
-    _, seconds = WORKLOAD.compile_work(table, PROBLEMS[0], H200.target)
+    _, seconds = work_of(views(("gemm_cute", "gemm_persistent"))[0], H200.target)
     of_cute = (table["family"] == "gemm_cute").to_numpy()
     tile = (table["BLOCK_SIZE_M"] * table["BLOCK_SIZE_N"]).to_numpy()
     assert seconds[of_cute].min() > seconds[~of_cute].max()
