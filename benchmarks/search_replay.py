@@ -112,6 +112,18 @@ def load(folder: Path, device: Device) -> list[Landscape]:
     return found
 
 
+def together(folders: Sequence[Path], device: Device) -> list[Landscape]:
+    """The sizes that are in all folders, each with the configurations of all. Raises ValueError as ``load``."""
+    found = [{one.problem: one for one in load(folder, device)} for folder in folders]
+    joined = []
+    for problem in found[0]:
+        if all(problem in of_folder for of_folder in found):
+            parts = [of_folder[problem] for of_folder in found]
+            candidates = pd.concat([part.candidates for part in parts])
+            joined.append(Landscape(problem, candidates, pd.concat([part.time_us for part in parts])))
+    return joined
+
+
 def replay(
     search: Search, landscapes: Sequence[Landscape], device: Device, *, seed: int, budget: float
 ) -> list[Outcome]:
@@ -200,13 +212,19 @@ def main() -> int:
     parser.add_argument("--alone", action="store_true", help="each size by itself")
     parser.add_argument("--seeds", type=int, default=1, help="repeat with the seeds 0 to this less one")
     parser.add_argument("--jobs", type=int, default=2, help="threads of the learned model")
-    parser.add_argument("--landscapes", type=Path, default=LANDSCAPES, help="folder of the tables")
+    parser.add_argument(
+        "--landscapes",
+        type=Path,
+        nargs="+",
+        default=[LANDSCAPES],
+        help="folders of the tables; of several, the sizes that all have, each with the rows of all",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document")
     args = parser.parse_args()
     if args.budget is None:
         args.budget = 0.08 if args.search == "random" else 1.0
     device = h200()
-    replays = searched(args.search, load(args.landscapes, device), device, args)
+    replays = searched(args.search, together(args.landscapes, device), device, args)
     if args.json:
         print(json.dumps({"summary": summary(replays), "sizes": [asdict(one) for one in replays]}, indent=1))
     else:

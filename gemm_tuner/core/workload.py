@@ -128,6 +128,11 @@ class Workload(Protocol):
     # What the search knows of axes, by name; those that are absent are ``Axis()``.
     search_axes: Mapping[str, Axis]
 
+    def compile_work(self, candidates: Any, problem: Problem, target: Target) -> tuple[Any, Any] | None:
+        """(kernels, seconds) of a table of configurations, arrays with a number for each row. Rows of this and other
+        problems with equal ``kernels`` share a binary; ``seconds`` is about what compiling it takes of a core.
+        None: a search does not weigh either."""
+
     def default_config(self, problem: Problem, device: Device) -> Config | None:
         """The configuration that would be launched without tuning, if known. It is a finalist, it is replaced only by
         a configuration that is faster beyond noise, and its time is the baseline in the results."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from gemm_tuner.core.axes import Axis, OwnSpace
 from gemm_tuner.core.entries import Entries
-from gemm_tuner.core.records import Config, Device, Problem
+from gemm_tuner.core.records import Config, Device, Problem, Target
 from gemm_tuner.core.workload import Jury
 
 
@@ -35,6 +35,9 @@ class WorkloadDefaults:
         return list(problems)
 
     def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:
+        return None
+
+    def compile_work(self, candidates: Any, problem: Any, target: Target) -> tuple[Any, Any] | None:
         return None
 
     def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:

@@ -141,13 +141,15 @@ class Judge:
         return Ranking(order, frozenset(ties), (fastest, *undecided) if undecided else (), noise)
 
     def overruling(self, sheet: Sheet, chosen: str, configs: Mapping[str, Config]) -> str:
-        """The finalist that is significantly faster than the chosen one in the publishing processes; "" for none."""
+        """The finalist that is significantly faster than the chosen one in the publishing processes, by more than
+        TIE_PCT, which the choice of the simplest allows; "" for none."""
         cells = finalists_of(sheet.publishing, configs)
         if sheet.publishing.processes == sheet.all.processes or chosen not in cells.names or len(cells.names) < 2:
             return ""
         fastest = fastest_of(cells)
         gaps = self.gaps(cells, fastest, whole=finalists_of(sheet.all, cells.names))
-        return fastest if fastest != chosen and gaps[chosen].is_clear else ""
+        gap = gaps.get(chosen, NO_GAP)
+        return fastest if gap.is_clear and gap.middle_pct > TIE_PCT else ""
 
     def clearly_faster(self, sheet: Sheet, new: str, old: str, by_pct: float, names: Iterable[str]) -> bool:
         """Whether ``new`` is faster than the earlier choice ``old`` by more than ``by_pct`` percent, significantly.

@@ -95,6 +95,11 @@ class GemmWorkload(WorkloadDefaults):
 
         return model.features(candidates, problem, device, families)
 
+    def compile_work(self, candidates: pd.DataFrame, problem: GemmProblem, target: Target) -> tuple[Any, Any]:
+        from gemm_tuner.gemm import compile_work
+
+        return compile_work.compile_work(candidates, problem, target)
+
     def language_for(self, family: str) -> str:
         return family_of(family).language
 

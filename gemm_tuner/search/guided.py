@@ -3,7 +3,7 @@ fastest."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from gemm_tuner.core.records import Device
 from gemm_tuner.core.workload import workload_of
+from gemm_tuner.search.compile_work import CompileWork, worth_ahead
 from gemm_tuner.search.learned import Estimate, Floats, estimates, features_of
 from gemm_tuner.search.nearness import diverse_sample, neighbours
 from gemm_tuner.search.remembered import Remembered, content
@@ -44,6 +45,8 @@ class Guided:
     similarity_penalty: see ``nearness.diverse_sample``.
     optimism: number of standard deviations (over the trees) that are subtracted from an estimate.
     leaders:  the third round tries neighbours of this many of the fastest configurations.
+    first_price, learned_price: of a second of compiling a kernel that no size has asked for (``CompileWork``); a
+                                size by itself, which shares with none, asks as if they were 0.
     min_gain: smallest expected gain, as a share of the best time, for which a neighbour is tried.
     """
 
@@ -57,6 +60,8 @@ class Guided:
     optimism: float = 0.5
     leaders: int = 3
     min_gain: float = 0.002
+    first_price: float = 0.15
+    learned_price: float = 0.1
     _estimates: Remembered[list[Estimate]] = field(default_factory=_remembered, init=False, compare=False, repr=False)
     # One only: of thousands of sizes they are large.
     _features: Remembered[list[Floats]] = field(default_factory=_last, init=False, compare=False, repr=False)
@@ -66,25 +71,42 @@ class Guided:
         return next_round(self._rounds(), sizes, device)
 
     def likely_next(self, sizes: Sequence[SizeView], device: Device, requested: Requested, count: int) -> Proposals:
-        if any(size.timed_us for size in sizes):
+        is_last = any(size.timed_us and requested.get(size.problem) for size in sizes)
+        if is_last:  # or the polish runs, after which there is nothing
+            likely = [self._near_leaders(size, one, requested) for size, one in self._estimated(sizes, device)]
+        elif any(size.timed_us for size in sizes):
             likely = [self._order(size, one) for size, one in self._estimated(sizes, device)]
         else:
             likely = [size.by_prediction() for size in sizes]
         rest = {
-            size.problem: not_requested(size, names, requested)[:count]
+            size.problem: worth_ahead(size, not_requested(size, names, requested), count, device.target)
             for size, names in zip(sizes, likely, strict=True)
         }
         return {problem: names for problem, names in rest.items() if names}
+
+    def _near_leaders(self, size: SizeView, one: Estimate, requested: Requested) -> list[str]:
+        """What the polish may ask for while the learned round is timed: neighbours of the fastest, by time or, of those
+        that are being timed, by estimate."""
+        expected = dict(zip(size.candidates.index, np.exp(one.log_us).tolist(), strict=True))
+        us = {**{name: expected[name] for name in requested.get(size.problem, ())}, **size.timed_us}
+        return self._worth_polishing(size, one, us)[: int(self.polish_share * len(size.candidates))]
 
     def _rounds(self) -> tuple[Round, ...]:
         return self._first, *[self._first_again] * MORE_FIRST, self._learned, self._polish
 
     def _first(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
-        def sampled(size: SizeView) -> list[str]:
-            count, known = self._count(size, self.first_share), workload_of(size.problem.kind).search_axes
-            return diverse_sample(size.candidates, count, self.similarity_penalty, known)
+        def sampled() -> Proposals:
+            work = CompileWork(device.target, self.first_price if len(sizes) > 1 else 0.0)
+            chosen = {}
+            for size in sizes:
+                count, known = self._count(size, self.first_share), workload_of(size.problem.kind).search_axes
+                kernels, price = work.prices(size)
+                names = diverse_sample(size.candidates, count, self.similarity_penalty, known, kernels, price)
+                work.ask(size, names)
+                chosen[size.problem] = names
+            return chosen
 
-        return self._samples.of(content(sizes), lambda: {size.problem: sampled(size) for size in sizes})
+        return self._samples.of(content(sizes), sampled)
 
     @staticmethod
     def _first_again(sizes: Sequence[SizeView], device: Device) -> Proposals:
@@ -93,22 +115,32 @@ class Guided:
         return {size.problem: not_requested(size, size.by_prediction(), {})[: len(size.failed)] for size in untimed}
 
     def _learned(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
-        return {
-            size.problem: not_requested(size, self._order(size, one), {})[: self._count(size, self.learned_share)]
-            for size, one in self._estimated(sizes, device)
-        }
+        work = CompileWork(device.target, self.learned_price if len(sizes) > 1 else 0.0)
+        for size in sizes:
+            work.ask(size, [*size.timed_us, *size.failed])
+        chosen = {}
+        for size, one in self._estimated(sizes, device):
+            _, price = work.prices(size)
+            names = not_requested(size, self._order(size, one, price), {})[: self._count(size, self.learned_share)]
+            work.ask(size, names)
+            chosen[size.problem] = names
+        return chosen
 
     def _polish(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         chosen = {}
         for size, one in self._estimated(sizes, device):
-            near = np.zeros(len(size.candidates), dtype=bool)
-            # Equal times are ordered by name, so that the result does not depend on the order in which times arrive.
-            for leader in sorted(size.timed_us, key=lambda name: (size.timed_us[name], name))[: self.leaders]:
-                near |= neighbours(size.candidates, leader, workload_of(size.problem.kind).search_axes)
-            worth = set(size.candidates.index[near & (one.gain >= self.min_gain)])
-            names = [name for name in not_requested(size, self._order(size, one), {}) if name in worth]
+            names = not_requested(size, self._worth_polishing(size, one, size.timed_us), {})
             chosen[size.problem] = names[: int(self.polish_share * len(size.candidates))]
         return chosen
+
+    def _worth_polishing(self, size: SizeView, one: Estimate, us: Mapping[str, float]) -> list[str]:
+        """Neighbours of the fastest of ``us`` with an expected gain, by optimistic estimate."""
+        near = np.zeros(len(size.candidates), dtype=bool)
+        # Equal times are ordered by name, so that the result does not depend on the order in which times arrive.
+        for leader in sorted(us, key=lambda name: (us[name], name))[: self.leaders]:
+            near |= neighbours(size.candidates, leader, workload_of(size.problem.kind).search_axes)
+        worth = set(size.candidates.index[near & (one.gain >= self.min_gain)])
+        return [name for name in self._order(size, one) if name in worth]
 
     def _count(self, size: SizeView, share: float) -> int:
         return max(self.least, int(share * len(size.candidates)))
@@ -126,7 +158,7 @@ class Guided:
 
         return list(zip(sizes, self._estimates.of((device, content(sizes)), estimated), strict=True))
 
-    def _order(self, size: SizeView, one: Estimate) -> list[str]:
-        """All names, sorted by optimistic estimate, lowest first."""
-        best_first = np.argsort(one.log_us - self.optimism * one.spread, kind="stable")
+    def _order(self, size: SizeView, one: Estimate, price: Floats | float = 0.0) -> list[str]:
+        """All names, sorted by optimistic estimate, lowest first. price: beside it, of compiling."""
+        best_first = np.argsort(one.log_us - self.optimism * one.spread + price, kind="stable")
         return [str(name) for name in size.candidates.index[best_first]]

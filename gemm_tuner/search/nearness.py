@@ -22,12 +22,19 @@ def axes_of(candidates: pd.DataFrame, known: Mapping[str, Axis]) -> dict[str, Ax
 
 
 def diverse_sample(
-    candidates: pd.DataFrame, count: int, similarity_penalty: float, known: Mapping[str, Axis]
+    candidates: pd.DataFrame,
+    count: int,
+    similarity_penalty: float,
+    known: Mapping[str, Axis],
+    kernels: npt.NDArray[np.uint64],
+    price: npt.NDArray[np.float64],
 ) -> list[str]:
     """``count`` names for the first round that are predicted to be fast and differ from each other.
 
     Chosen greedily by the smallest log(predicted time) + similarity_penalty * exp(-distance), where distance is that to
     the nearest configuration chosen so far: the sum of |log2 ratio| times the axis's distance. known: see ``axes_of``.
+
+    kernels, price: of ``CompileWork.prices``. The price is added, until a configuration with the kernel is chosen.
     """
     axes = axes_of(candidates, known)
     weights = np.array([axis.distance for axis in axes.values()])
@@ -36,12 +43,14 @@ def diverse_sample(
     log_predicted = np.log(candidates["predicted_us"].to_numpy(np.float64))
     nearest = np.full(len(candidates), np.inf)
     free = np.ones(len(candidates), dtype=bool)
+    left = price.copy()
     chosen = []
     for _ in range(min(count, len(candidates))):
-        cost = np.where(free, log_predicted + similarity_penalty * np.exp(-nearest), np.inf)
+        cost = np.where(free, log_predicted + similarity_penalty * np.exp(-nearest) + left, np.inf)
         pick = int(np.argmin(cost))
         chosen.append(str(candidates.index[pick]))
         free[pick] = False
+        left[kernels == kernels[pick]] = 0.0
         distance = np.abs(position - position[pick]).sum(axis=1) + FAMILY_DISTANCE * (family != family[pick])
         nearest = np.minimum(nearest, distance)
     return chosen

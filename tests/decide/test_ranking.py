@@ -242,6 +242,9 @@ def test_another_that_is_clearly_faster_in_the_publishing_processes_overrules() 
 
     assert overruling({SIMPLE.name: (115.0, 115.1), COMPLEX.name: (101.0, 101.1)}) == COMPLEX.name
     assert overruling({SIMPLE.name: (100.0, 101.0), COMPLEX.name: (101.0, 100.5)}) == ""
+    # By no more than the simplest may be slower where it is chosen for that.
+    assert overruling({SIMPLE.name: (100.0, 100.0), COMPLEX.name: (99.6, 99.6)}) == ""
+    assert overruling({SIMPLE.name: (100.0, 100.0), COMPLEX.name: (99.2, 99.2)}) == COMPLEX.name
 
 
 def test_sizes_learn_the_noise_from_each_other() -> None:

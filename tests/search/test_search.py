@@ -20,6 +20,7 @@ from gemm_tuner.gemm import model
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.workload import WORKLOAD
 from gemm_tuner.search import SEARCHES, Search, SizeView, guided, make_search
+from gemm_tuner.search.compile_work import CompileWork
 from gemm_tuner.search.genetic import Genetic
 from gemm_tuner.search.guided import MORE_FIRST, Guided
 from gemm_tuner.search.nearness import diverse_sample, neighbours
@@ -173,10 +174,16 @@ def test_guided_asks_on_by_prediction_where_nothing_of_a_size_has_a_time() -> No
         then = Guided().propose([replace(size, failed=failed), timed], H200)
         assert then == {size.problem: [n for n in size.by_prediction() if n not in failed][: len(failed)]}
         failed |= set(then[size.problem])
-    assert Guided().propose([replace(size, failed=failed)], H200) == {}
     name = then[size.problem][-1]
     found = replace(size, failed=failed - {name}, timed_us={name: 9.0})
     assert set(Guided().propose([found, timed], H200)) == {size.problem, other.problem}
+
+
+def test_guided_ends_where_no_size_has_a_time() -> None:
+    size, failed = views()[0], frozenset[str]()
+    for _ in range(1 + MORE_FIRST):
+        failed |= set(Guided().propose([replace(size, failed=failed)], H200)[size.problem])
+    assert Guided().propose([replace(size, failed=failed)], H200) == {}
 
 
 def test_guided_does_not_polish_where_nothing_is_to_be_gained() -> None:
@@ -283,7 +290,8 @@ def test_neighbours_differ_in_one_axis_by_one_step_or_any_of_the_launch() -> Non
 
 def test_the_first_choice_is_predicted_fast_and_not_all_alike() -> None:
     size = views()[2]
-    alike, varied = (diverse_sample(size.candidates, 20, cost, WORKLOAD.search_axes) for cost in (0.0, 2.0))
+    free = CompileWork(H200.target, 0.0).prices(size)
+    alike, varied = (diverse_sample(size.candidates, 20, cost, WORKLOAD.search_axes, *free) for cost in (0.0, 2.0))
     assert alike == size.by_prediction()[:20]
     assert alike[0] == varied[0]
     tiles = [
