@@ -150,11 +150,10 @@ def stages_of_class(c, p, d):
 
 @rule(VALIDITY, families=("gemm_cute",))
 def sums_fit_registers(c, p, d):
-    """A thread holds up to 216 sums of two warp groups, 128 of three; those of fp8 are held twice. Not on Blackwell."""
+    """A thread holds up to 216 sums of two warp groups, 128 of three. Not on Blackwell."""
     if gemm_cute.in_tensor_memory(d):
         return c.BLOCK_SIZE_M > 0
-    held = gemm_cute.accumulators(c) * (2 if DTYPES[p.dtype_a].is_fp8 else 1)
-    return held <= np.where(gemm_cute.warp_groups(c) == 3, 128, 216)
+    return gemm_cute.accumulators(c) <= np.where(gemm_cute.warp_groups(c) == 3, 128, 216)
 
 
 @rule(VALIDITY)

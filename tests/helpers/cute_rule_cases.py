@@ -46,9 +46,8 @@ VALIDITY_CASES = (
     # 256 x 208 sums are 208 for each of 256 threads, 256 x 224 are 224.
     Case("sums_fit_registers", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 208},
          {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 224}),
-    Case("sums_fit_registers", On(LARGE, keys=FP8_NT), {**CUTE, "BLOCK_SIZE_N": 192}, {**CUTE, "BLOCK_SIZE_N": 256}),
-    Case("sums_fit_registers", On(LARGE, keys=FP8_NT), {**CUTE, "BLOCK_SIZE_N": 192},
-         {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 128}),
+    Case("sums_fit_registers", On(LARGE, keys=FP8_NT), {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 208},
+         {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 224}),
     Case("tile_of_class", BLACKWELL, PAIRS, {**PAIRS, "CLUSTER_M": 1}),
     Case("tile_of_class", BLACKWELL, {**PAIRS, "BLOCK_SIZE_N": 224}, {**PAIRS, "BLOCK_SIZE_N": 240}),
     Case("tile_of_class", BLACKWELL, LOOP, {**LOOP, "BLOCK_SIZE_M": 192, "CLUSTER_M": 2}),

@@ -256,6 +256,15 @@ def test_relu_keeps_nan(tmp_path: Path) -> None:
 
 
 @NEEDS_DSL
+def test_sums_of_fp8_are_held_once(tmp_path: Path) -> None:
+    """In the tensor cores' accumulator, as torch._scaled_mm's with use_fast_accum; 208 sums twice would not fit."""
+    sums = cute(BLOCK_SIZE_M=256, BLOCK_SIZE_N=208, BLOCK_SIZE_K=128)
+    size = replace(problem(256, 416, 4096 + 16), **FP8)
+    results, _ = compiled([(size, sums), (size, replace(sums, SPLIT_K=3))], tmp_path)
+    assert [(one.status, one.spills) for one in results] == [(Status.OK, 0)] * 2, [one.message for one in results]
+
+
+@NEEDS_DSL
 @pytest.mark.parametrize(
     "keys",
     [
