@@ -325,5 +325,5 @@ def parts_of_wide_tiles_on_amd(c, p, d):
 @rule(HEURISTIC, families=("gemm_persistent", "gemm_stream_k", *PACKING), backend="hip")
 def warps_for_tile_on_amd(c, p, d):
     """32 to 128 accumulators a thread: less has no work for the warps, more leaves no registers for operands."""
-    accumulators = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (d.target.warp_size * c.num_warps)
+    accumulators = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (d.target.warp_size * np.maximum(1, c.num_warps))
     return (accumulators >= 32) & (accumulators <= 128)
