@@ -11,6 +11,7 @@ from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.gemm.descriptors import rows_fit_descriptors
 from gemm_tuner.gemm.families import gemm_cute
 from gemm_tuner.gemm.families.family import names_of
+from gemm_tuner.gemm.model import usable_sms
 from gemm_tuner.space.rule import HEURISTIC, next_power_of_2, rule
 
 MOST_SLICES_OF_GEMV = 16
@@ -112,13 +113,20 @@ def block_of_k_for_tile(c, p, d):
 def clusters_where_operands_are_shared(c, p, d):
     """Clusters of four were never ahead of two by more than 3 %, and that with the widest tiles (H200, 11 sizes).
 
-    A persistent grid of them leaves a tenth of the SMs idle. On Blackwell, where none was timed: up to four.
+    A persistent grid of them leaves a tenth of the SMs idle. Four and eight are also for small tiles that all run at
+    once, as cuBLAS has them (200x3072x12288 fp8: 4x2; 5056x408x488: 1x4), which read most from L2 for their products:
+    they compute no more than a fifth beyond C, and eight have both sides. On Blackwell, where none was timed: up to
+    four.
     """
     size = c.CLUSTER_M * c.CLUSTER_N
     if gemm_cute.in_tensor_memory(d):
         return size <= 4
-    wide = (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N >= 192 * 160) & (c.PROGRAMS_PER_SM == 0) & (c.SPLIT_K == 1)
-    return (size <= 2) | wide
+    plain = (c.PROGRAMS_PER_SM == 0) & (c.SPLIT_K == 1)
+    tile = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N
+    blocks, work = blocks_of_cute(c, p, d)
+    small = (tile <= 128 * 160) & (blocks * p.batch <= usable_sms(c, d)) & (work <= 1.2)
+    small &= (size == 4) | ((c.CLUSTER_M > 1) & (c.CLUSTER_N > 1))
+    return (size <= 2) | (plain & (((size == 4) & (tile >= 192 * 160)) | small))
 
 
 @rule(HEURISTIC, families=("gemm_tile",), backend="cuda")

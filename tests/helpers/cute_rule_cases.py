@@ -13,6 +13,8 @@ BESIDE = {"BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 160}
 FP8_NT = {**FP8, **NT}
 MIXED = {**FP8_NT, "dtype_b": "fp8_e5m2"}
 BLACKWELL = On(LARGE, "sm_100")
+FEW = On((200, 3072, 12288), keys=FP8_NT)
+EIGHTS = {**SWAPPED, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 104, "BLOCK_SIZE_K": 128}
 PAIRS = {**LOOP, "BLOCK_SIZE_M": 256, "CLUSTER_M": 2}  # two SMs a tile
 
 VALIDITY_CASES = (
@@ -30,8 +32,13 @@ VALIDITY_CASES = (
     Case("warp_groups_beside_each_other", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 192}, {**CUTE, **BESIDE}),
     Case("warp_groups_beside_each_other", On(LARGE), {**SWAPPED, **BESIDE}, {**CUTE, "BLOCK_SIZE_M": 320}),
     Case("warp_groups_beside_each_other", On(LARGE, keys={**NT, **TN}), {**CUTE, **BESIDE}, {**SWAPPED, **BESIDE}),
-    Case("cluster_of_class", On(LARGE), {**CUTE, "CLUSTER_M": 2, "CLUSTER_N": 2},
-         {**CUTE, "CLUSTER_M": 4, "CLUSTER_N": 2}),
+    Case("cluster_of_class", On(LARGE), {**CUTE, "CLUSTER_M": 4, "CLUSTER_N": 2},
+         {**CUTE, "CLUSTER_M": 4, "CLUSTER_N": 4}),
+    # Each of 8 blocks loads 13 of 104 columns, and none an eighth of 100 or 4 of 64 rows.
+    Case("cluster_of_class", On(LARGE), {**CUTE, "BLOCK_SIZE_N": 104, "CLUSTER_M": 8},
+         {**CUTE, "BLOCK_SIZE_N": 100, "CLUSTER_M": 8}),
+    Case("cluster_of_class", BLACKWELL, {**LOOP, "CLUSTER_M": 2, "CLUSTER_N": 2},
+         {**LOOP, "CLUSTER_M": 4, "CLUSTER_N": 2}),
     Case("cluster_of_class", On(LARGE), {**CUTE, "CLUSTER_N": 4}, {**CUTE, "CLUSTER_N": 3}),
     Case("pingpong_is_persistent", On(LARGE), TURNS, {**CUTE, "PINGPONG": 1}),
     Case("pingpong_is_persistent", On(LARGE), CUTE, {**CUTE, "PROGRAMS_PER_SM": 2}),
@@ -110,6 +117,11 @@ HEURISTIC_CASES = (
          {**CUTE, "CLUSTER_M": 4}),
     Case("clusters_where_operands_are_shared", On(LARGE), {**TURNS, "BLOCK_SIZE_N": 256, "CLUSTER_N": 2},
          {**TURNS, "BLOCK_SIZE_N": 256, "CLUSTER_N": 4}),
+    # 48 x 2 tiles are 12 clusters of 8, of which 13 run at once; 48 x 6 are 36. Eight beside each other were not tried.
+    Case("clusters_where_operands_are_shared", FEW, {**EIGHTS, "CLUSTER_M": 4, "CLUSTER_N": 2},
+         {**EIGHTS, "BLOCK_SIZE_N": 48, "CLUSTER_M": 4, "CLUSTER_N": 2}),
+    Case("clusters_where_operands_are_shared", FEW, {**EIGHTS, "CLUSTER_M": 4},
+         {**EIGHTS, "CLUSTER_M": 4, "PROGRAMS_PER_SM": 1}),
     # 48 tiles: 5 slices are 91 % of two waves, 2 are 73 % of one, 4 are 73 % of two.
     Case("full_waves", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 2}),
     Case("full_waves", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 4}),
