@@ -88,18 +88,29 @@ def no_scales_of_blocks(c, p, d):
 def tile_of_class(c, p, d):
     """The class takes 64 to 320 rows in 64s, columns in 16s up to 256, for 192 and 320 rows in 32s.
 
-    320 rows take up to 160 columns. Pingpong takes up to 256, 208 and 128 columns of 64, 128 and 192 rows. On
-    Blackwell: 64 or 128 rows, 256 by two SMs; columns in 32s; no turns.
+    320 rows take up to 160 columns. Pingpong takes up to 256, 208 and 128 columns of 64, 128 and 192 rows. Ours takes
+    ``columns_in_eights`` too. On Blackwell: 64 or 128 rows, 256 by two SMs; columns in 32s; no turns.
     """
     m, n = c.BLOCK_SIZE_M, c.BLOCK_SIZE_N
     if gemm_cute.in_tensor_memory(d):
         rows = np.isin(m, (64, 128)) | ((m == 256) & (gemm_cute.sms_of_tile(c, d) == 2))
         return rows & (n % 32 == 0) & (n <= 256) & (c.PINGPONG == 0)
-    together = (m % 64 == 0) & (m <= 320) & (n % 16 == 0) & (n <= np.where(m == 320, 160, 256))
+    together = (m % 64 == 0) & (m <= 320) & (n % 8 == 0) & (n <= np.where(m == 320, 160, 256))
     together &= (n % 32 == 0) | ((m != 192) & (m != 320))
-    in_turn = np.isin(m, (64, 128, 192)) & (n % 16 == 0)
+    in_turn = np.isin(m, (64, 128, 192)) & (n % 8 == 0)
     in_turn &= n <= np.where(m == 64, 256, np.where(m == 128, 208, 128))
     return np.where(c.PINGPONG == 1, in_turn, together)
+
+
+@rule(VALIDITY, families=("gemm_cute",))
+def columns_in_eights(c, p, d):
+    """Odd multiples of 8 columns are for fp8 and swapped operands, without C_in.
+
+    Of 16 bits along K, the compiler aborts on the layout of such a tile, and C's rows would be stored in pieces of
+    16 bytes.
+    """
+    able = DTYPES[p.dtype_a].is_fp8 and not p.reads_c
+    return (c.BLOCK_SIZE_N % 16 == 0) | ((c.SWAP_AB == 1) & able)
 
 
 @rule(VALIDITY, families=("gemm_cute",))

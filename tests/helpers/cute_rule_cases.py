@@ -39,6 +39,12 @@ VALIDITY_CASES = (
          {**CUTE, "BLOCK_SIZE_N": 100, "CLUSTER_M": 8}),
     Case("cluster_of_class", BLACKWELL, {**LOOP, "CLUSTER_M": 2, "CLUSTER_N": 2},
          {**LOOP, "CLUSTER_M": 4, "CLUSTER_N": 2}),
+    Case("columns_in_eights", FEW, {**SWAPPED, "BLOCK_SIZE_N": 104},
+         {**CUTE, "BLOCK_SIZE_N": 104}),
+    Case("columns_in_eights", On((200, 3072, 12288)), {**SWAPPED, "BLOCK_SIZE_N": 96},
+         {**SWAPPED, "BLOCK_SIZE_N": 104}),
+    Case("tile_of_class", On(LARGE, keys=FP8_NT), {**SWAPPED, "BLOCK_SIZE_N": 104},
+         {**SWAPPED, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 104}),
     Case("cluster_of_class", On(LARGE), {**CUTE, "CLUSTER_N": 4}, {**CUTE, "CLUSTER_N": 3}),
     Case("pingpong_is_persistent", On(LARGE), TURNS, {**CUTE, "PINGPONG": 1}),
     Case("pingpong_is_persistent", On(LARGE), CUTE, {**CUTE, "PROGRAMS_PER_SM": 2}),
@@ -82,6 +88,7 @@ VALIDITY_PLACES = (
     PlaceCase("no_scales_of_blocks", CUTE, On(LARGE, keys={**FP8_NT, "scaling": "row_col"}),
               On(LARGE, keys={**BLOCK_SCALES, **NT})),
     PlaceCase("rows_fit_descriptors", CUTE, On((4095, 4096, 4096)), On((4096, 4095, 4096))),
+    PlaceCase("columns_in_eights", EIGHTS, FEW, On((200, 3072, 12288), keys={**FP8_NT, "beta": 1.0})),
     PlaceCase("slices_of_k_of_class", {**CUTE, "SPLIT_K": 2}, On(LARGE), On(LARGE, keys={"batch": 2})),
 )  # fmt: skip
 
