@@ -13,7 +13,9 @@ from gemm_tuner.gemm.problem import SCALE_BLOCK
 from gemm_tuner.space.rule import VALIDITY, rule
 
 BY_DESCRIPTORS = names_of(lambda family: family.by_descriptors and family.language == "triton")
-PACKING = names_of(lambda family: family.packs)
+PACKING = names_of(lambda family: family.packs and family.language == "triton")
+CUTE = names_of(lambda family: family.language == "cute")
+PACKS = names_of(lambda family: family.packs)
 LEAST_PACKED = 256  # elements of a row of the tile that a program packs
 
 
@@ -24,7 +26,7 @@ def type_has_matrix_instruction(c, p, d):
     return np.full(c.BLOCK_SIZE_M.shape, p.rate_key in rates and (p.dtype_b in rates or p.dtype_b == p.dtype_a))
 
 
-@rule(VALIDITY, families=(*BY_DESCRIPTORS, *PACKING, "gemv"))
+@rule(VALIDITY, families=(*BY_DESCRIPTORS, *PACKS, "gemv"))
 def one_matrix_a_call(c, p, d):
     """Batches are for gemm_tile: the other families compute one matrix a call."""
     return np.full(c.BLOCK_SIZE_M.shape, p.batch == 1)
@@ -41,7 +43,7 @@ def rows_fit_descriptors(c, p, d):
 @rule(VALIDITY)
 def blocks_for_what_packs(c, p, d):
     """PACK_BLOCK is the tile of a family that packs, 256 elements or more; the others have none."""
-    return np.where(c.family.isin(PACKING), c.PACK_BLOCK >= LEAST_PACKED, c.PACK_BLOCK == 0)
+    return np.where(c.family.isin(PACKS), c.PACK_BLOCK >= LEAST_PACKED, c.PACK_BLOCK == 0)
 
 
 @rule(VALIDITY)
@@ -56,13 +58,13 @@ def rows_of_c_by_descriptor(c, p, d):
     return (c.ROW_STEP == 1) | (able & whole & (c.ROW_STEP * p.n < 2**31) & (c.ROW_STEP <= p.m))
 
 
-@rule(VALIDITY, families=("gemm_cute",))
+@rule(VALIDITY, families=CUTE)
 def architectures_of_class(c, p, d):
     """quack has classes for Hopper (sm_90) and Blackwell (sm_100, sm_103); its class for sm_120 was not tried."""
     return np.full(c.BLOCK_SIZE_M.shape, d.target.arch in gemm_cute.ARCHITECTURES)
 
 
-@rule(VALIDITY, families=("gemm_cute",))
+@rule(VALIDITY, families=CUTE)
 def types_of_class(c, p, d):
     """The class multiplies bf16, fp16 and fp8, on Blackwell no mixed ones, and stores bf16, fp16 or fp32."""
     takes = p.dtype_a in ("bf16", "fp16", "fp8_e4m3", "fp8_e5m2") and p.dtype_c in ("bf16", "fp16", "fp32")
@@ -70,7 +72,7 @@ def types_of_class(c, p, d):
     return np.full(c.BLOCK_SIZE_M.shape, takes)
 
 
-@rule(VALIDITY, families=("gemm_cute",))
+@rule(VALIDITY, families=CUTE)
 def fp8_along_k(c, p, d):
     """wgmma reads fp8 along K only: A row-major and B column-major."""
     along_k = (p.layout_a, p.layout_b) == ("row", "col")
@@ -78,13 +80,13 @@ def fp8_along_k(c, p, d):
     return np.full(c.BLOCK_SIZE_M.shape, along_k or any_layout)
 
 
-@rule(VALIDITY, families=("gemm_cute",))
+@rule(VALIDITY, families=CUTE)
 def no_scales_of_blocks(c, p, d):
     """The class applies scales to whole sums: block scales are for the other families."""
     return np.full(c.BLOCK_SIZE_M.shape, p.scaling != "block")
 
 
-@rule(VALIDITY, families=("gemm_cute",))
+@rule(VALIDITY, families=CUTE)
 def tile_of_class(c, p, d):
     """The class takes 64 to 320 rows in 64s, columns in 16s up to 256, for 192 and 320 rows in 32s.
 
@@ -102,7 +104,7 @@ def tile_of_class(c, p, d):
     return np.where(c.PINGPONG == 1, in_turn, together)
 
 
-@rule(VALIDITY, families=("gemm_cute",))
+@rule(VALIDITY, families=CUTE)
 def columns_in_eights(c, p, d):
     """Odd multiples of 8 columns are for fp8 and swapped operands, without C_in.
 
@@ -113,7 +115,7 @@ def columns_in_eights(c, p, d):
     return (c.BLOCK_SIZE_N % 16 == 0) | ((c.SWAP_AB == 1) & able)
 
 
-@rule(VALIDITY, families=("gemm_cute",))
+@rule(VALIDITY, families=CUTE)
 def warp_groups_beside_each_other(c, p, d):
     """320 rows, or 192 with over 128 columns, abort the compiler where the second operand is not along K."""
     beside = (c.PINGPONG == 0) & ((c.BLOCK_SIZE_M == 320) | ((c.BLOCK_SIZE_M == 192) & (c.BLOCK_SIZE_N > 128)))
@@ -122,7 +124,7 @@ def warp_groups_beside_each_other(c, p, d):
     return ~beside | along_k
 
 
-@rule(VALIDITY, families=("gemm_cute",))
+@rule(VALIDITY, families=CUTE)
 def cluster_of_class(c, p, d):
     """A cluster has 1, 2, 4 or 8 blocks, a power of two along each side, on Blackwell up to 4 (none larger was tried).
 
@@ -134,7 +136,7 @@ def cluster_of_class(c, p, d):
     return along & (m * n <= (4 if gemm_cute.in_tensor_memory(d) else 8)) & (parts | (m * n <= 4))
 
 
-@rule(VALIDITY, families=("gemm_cute",))
+@rule(VALIDITY, families=CUTE)
 def pingpong_is_persistent(c, p, d):
     """Warp groups take turns over the tiles of a persistent grid, which has one program an SM.
 
@@ -145,26 +147,29 @@ def pingpong_is_persistent(c, p, d):
     return (c.PROGRAMS_PER_SM <= 1) & ((c.PINGPONG == 0) | (c.PROGRAMS_PER_SM == 1))
 
 
-@rule(VALIDITY, families=("gemm_cute",))
+@rule(VALIDITY, families=CUTE)
 def block_of_k_of_class(c, p, d):
     """A block of K is a multiple of what one wgmma takes, 16 elements of 16 bits or 32 of fp8."""
     return c.BLOCK_SIZE_K % (32 if DTYPES[p.dtype_a].is_fp8 else 16) == 0
 
 
-@rule(VALIDITY, families=("gemm_cute",))
+@rule(VALIDITY, families=CUTE)
 def slices_of_k_of_class(c, p, d):
-    """Equal slices of K are views of A and B; of others each has a block of K or more. No batch beside them."""
-    equal = p.k % (c.SPLIT_K * (16 // DTYPES[p.dtype_a].size_bytes)) == 0
+    """Equal slices of K are views of A and B, where those are not packed; of others each has a block of K or more.
+
+    No batch beside them.
+    """
+    equal = (c.PACK_BLOCK == 0) & (p.k % (c.SPLIT_K * (16 // DTYPES[p.dtype_a].size_bytes)) == 0)
     return (c.SPLIT_K == 1) | ((equal | (p.k >= c.SPLIT_K * c.BLOCK_SIZE_K)) & (p.batch == 1))
 
 
-@rule(VALIDITY, families=("gemm_cute",))
+@rule(VALIDITY, families=CUTE)
 def stages_of_class(c, p, d):
     """Two blocks of K or more, and the part of C that is stored, must fit into shared memory."""
     return gemm_cute.stages(c, p, d) >= 2
 
 
-@rule(VALIDITY, families=("gemm_cute",))
+@rule(VALIDITY, families=CUTE)
 def sums_fit_registers(c, p, d):
     """A thread holds up to 216 sums of two warp groups, 128 of three. Not on Blackwell."""
     if gemm_cute.in_tensor_memory(d):
@@ -174,9 +179,9 @@ def sums_fit_registers(c, p, d):
 
 @rule(VALIDITY)
 def clusters_of_class(c, p, d):
-    """Clusters, pingpong and swapped operands are for gemm_cute."""
+    """Clusters, pingpong and swapped operands are for gemm_cute and gemm_cute_packed."""
     plain = (c.CLUSTER_M == 1) & (c.CLUSTER_N == 1) & (c.PINGPONG == 0) & (c.SWAP_AB == 0)
-    return plain | (c.family == "gemm_cute")
+    return plain | c.family.isin(CUTE)
 
 
 @rule(VALIDITY)
@@ -185,7 +190,7 @@ def columns_in_thirds(c, p, d):
     thirds = c.BLOCK_SIZE_N % 3 == 0
     able = c.family.isin(("gemm_persistent", *PACKING)) & d.target.facts.tma & (p.scaling != "block")
     stored = np.where(thirds, able & (c.EPILOGUE_SUBTILE == 3), c.EPILOGUE_SUBTILE != 3)
-    return stored | (c.family == "gemm_cute")
+    return stored | c.family.isin(CUTE)
 
 
 @rule(VALIDITY)
@@ -262,7 +267,7 @@ def operands_fit_memory(c, p, d):
     padded = np.ceil(p.m / c.BLOCK_SIZE_M) * c.BLOCK_SIZE_M * np.ceil(p.n / c.BLOCK_SIZE_N) * c.BLOCK_SIZE_N
     padded = np.where(c.family == "gemm_split_k", padded, p.m * p.n)
     workspace_bytes = np.where(c.SPLIT_K > 1, c.SPLIT_K * padded * 4.0 * p.batch, 0.0)
-    packed_bytes = np.where(c.family.isin(PACKING), p.bytes_moved + row_bytes, 0)
+    packed_bytes = np.where(c.family.isin(PACKS), p.bytes_moved + row_bytes, 0)
     return workspace_bytes + packed_bytes + p.bytes_moved <= d.memory_bytes
 
 

@@ -9,6 +9,7 @@ CUTE = {"family": "gemm_cute", "num_warps": 0, "num_stages": 0}
 LOOP = {**CUTE, "PROGRAMS_PER_SM": 1}
 TURNS = {**LOOP, "PINGPONG": 1}
 SWAPPED = {**CUTE, "SWAP_AB": 1}
+PACKED = {**CUTE, "family": "gemm_cute_packed", "PACK_BLOCK": 2048}
 BESIDE = {"BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 160}
 FP8_NT = {**FP8, **NT}
 MIXED = {**FP8_NT, "dtype_b": "fp8_e5m2"}
@@ -53,6 +54,10 @@ VALIDITY_CASES = (
     # 120 is 5 slices of 24 and no two of a block of K; 200 is three of a block, and no 4 equal ones.
     Case("slices_of_k_of_class", On((200, 3072, 120)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 2}),
     Case("slices_of_k_of_class", On((200, 3072, 200)), {**CUTE, "SPLIT_K": 3}, {**CUTE, "SPLIT_K": 4}),
+    # 120 is five slices of 24, which are views; of what is packed each has a block of K or more.
+    Case("slices_of_k_of_class", On((200, 3072, 120)), {**CUTE, "SPLIT_K": 5}, {**PACKED, "SPLIT_K": 5}),
+    Case("blocks_for_what_packs", On((4095, 4097, 1023)), PACKED, {**PACKED, "PACK_BLOCK": 0}),
+    Case("clusters_of_class", On((4095, 4097, 1023)), {**PACKED, "CLUSTER_M": 2, "SWAP_AB": 1}, {"CLUSTER_M": 2}),
     # Two stages of 256 x 192 x 64 take 112 KiB, two of 256 x 192 x 128 take 224 KiB.
     Case("stages_of_class", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 192},
          {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 192, "BLOCK_SIZE_K": 128}),
@@ -88,6 +93,8 @@ VALIDITY_PLACES = (
     PlaceCase("no_scales_of_blocks", CUTE, On(LARGE, keys={**FP8_NT, "scaling": "row_col"}),
               On(LARGE, keys={**BLOCK_SCALES, **NT})),
     PlaceCase("rows_fit_descriptors", CUTE, On((4095, 4096, 4096)), On((4096, 4095, 4096))),
+    PlaceCase("one_matrix_a_call", PACKED, On((4095, 4097, 1023)), On((4095, 4097, 1023), keys={"batch": 2})),
+    PlaceCase("fp8_along_k", PACKED, On((512, 512, 511), keys=FP8_NT), On((512, 512, 511), keys=FP8)),
     PlaceCase("columns_in_eights", EIGHTS, FEW, On((200, 3072, 12288), keys={**FP8_NT, "beta": 1.0})),
     PlaceCase("slices_of_k_of_class", {**CUTE, "SPLIT_K": 2}, On(LARGE), On(LARGE, keys={"batch": 2})),
 )  # fmt: skip
@@ -138,6 +145,7 @@ HEURISTIC_CASES = (
 )  # fmt: skip
 
 HEURISTIC_PLACES = (
+    PlaceCase("something_to_pack", PACKED, On((4096, 4096, 1023)), On(LARGE)),
     PlaceCase("swapped_for_few_rows", SWAPPED, On((256, 4096, 4096)), On((272, 4096, 4096))),
     PlaceCase("slices_for_idle_sms", {**CUTE, "SPLIT_K": 4}, On((200, 3072, 12288)), On((200, 3072, 1024))),
 )

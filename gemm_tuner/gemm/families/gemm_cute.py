@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from gemm_tuner.core.dtypes import DTYPES
-from gemm_tuner.gemm.families.family import Family, Rates
+from gemm_tuner.gemm.families.family import Family, Rates, rows_of
 
 WARPS_OF_GROUP = 4
 # Pipeline beyond its tiles: barriers, and what aligning the tiles takes.
@@ -81,12 +81,12 @@ def short_rows(c: Any, problem: Any) -> Any:
 
 
 def completed(c: Any, problem: Any, device: Any) -> Any:
-    """The columns with, for rows of this family, the warps and the stages that the library takes; the tile of one SM;
+    """The columns with, for rows of these families, the warps and stages that the library takes; the tile of one SM;
     tiles and clusters along M and N of C where operands are swapped; and ``short_rows``, where wgmma reads its second
     operand in rows of 32 bytes."""
     import numpy as np
 
-    own = np.asarray(c.family == FAMILY.name)
+    own = rows_of(c.family, lambda family: family.language == FAMILY.language)
     swapped = own & (np.asarray(c.SWAP_AB) == 1)
     columns = {axis: getattr(c, axis) for axis in c.columns} if hasattr(c, "columns") else dict(vars(c))
     warps = BLACKWELL_WARPS if in_tensor_memory(device) else WARPS_OF_GROUP * warp_groups(c)
