@@ -266,7 +266,8 @@ def operands_fit_memory(c, p, d):
         return np.full(c.BLOCK_SIZE_M.shape, True)
     padded = np.ceil(p.m / c.BLOCK_SIZE_M) * c.BLOCK_SIZE_M * np.ceil(p.n / c.BLOCK_SIZE_N) * c.BLOCK_SIZE_N
     padded = np.where(c.family == "gemm_split_k", padded, p.m * p.n)
-    workspace_bytes = np.where(c.SPLIT_K > 1, c.SPLIT_K * padded * 4.0 * p.batch, 0.0)
+    adds_up = (c.SPLIT_K > 1) | (c.family.isin(PACKS) & c.family.isin(CUTE))
+    workspace_bytes = np.where(adds_up, c.SPLIT_K * padded * 4.0 * p.batch, 0.0)
     packed_bytes = np.where(c.family.isin(PACKS), p.bytes_moved + row_bytes, 0)
     return workspace_bytes + packed_bytes + p.bytes_moved <= d.memory_bytes
 

@@ -69,16 +69,10 @@ def extents_bytes(problem: GemmProblem, config: KernelConfig) -> dict[str, int]:
     size_a, size_b, size_c = (DTYPES[d].size_bytes for d in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
     padded = -(-m // config.BLOCK_SIZE_M) * config.BLOCK_SIZE_M * -(-n // config.BLOCK_SIZE_N) * config.BLOCK_SIZE_N
     sums = padded if family_of(config.family).pads_partial_sums else m * n
-    partial = batch * sums * 4 * config.SPLIT_K if config.SPLIT_K > 1 or stores_sums(problem, config) else 0
+    partial = batch * sums * 4 * config.SPLIT_K if config.SPLIT_K > 1 else 0
     packed = sum(packed_bytes(problem, config)) if family_of(config.family).packs else 0
     of_matrices = {"a": batch * m * k * size_a, "b": batch * k * n * size_b, "c": batch * m * n * size_c}
     return {**of_matrices, "p": partial + packed}
-
-
-def stores_sums(problem: GemmProblem, config: KernelConfig) -> bool:
-    """Whether the sums of all of K are stored, and C by another kernel, because rows of C are for no descriptor."""
-    family = family_of(config.family)
-    return family.packs and family.language != "triton" and not whole_rows(problem)[2]
 
 
 def packed_bytes(problem: GemmProblem, config: KernelConfig) -> tuple[int, int]:
