@@ -11,13 +11,16 @@ from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.gemm.descriptors import rows_fit_descriptors
 from gemm_tuner.gemm.families import gemm_cute
 from gemm_tuner.gemm.families.family import names_of
+from gemm_tuner.gemm.model import usable_sms
 from gemm_tuner.space.rule import HEURISTIC, next_power_of_2, rule
 
 MOST_SLICES_OF_GEMV = 16
 SWIZZLE_BYTES = 128  # of the widest row of a TMA box; narrower boxes leave banks of shared memory idle
 
 BY_DESCRIPTORS = names_of(lambda family: family.by_descriptors and family.language == "triton")
-PACKING = names_of(lambda family: family.packs)
+PACKING = names_of(lambda family: family.packs and family.language == "triton")
+CUTE = names_of(lambda family: family.language == "cute")
+PACKS = names_of(lambda family: family.packs)
 
 
 def tiles_of(c, p):
@@ -41,7 +44,7 @@ def blocks_of_cute(c, p, d):
     return blocks, blocks * rows * columns / (p.m * p.n)
 
 
-@rule(HEURISTIC, families=("gemm_cute",))
+@rule(HEURISTIC, families=CUTE)
 def little_beyond_matrix(c, p, d):
     """Tiles and clusters that compute a quarter more than C, with slices of K a third, are worse (H200, prototypes)."""
     side = min(p.m, p.n)
@@ -49,7 +52,7 @@ def little_beyond_matrix(c, p, d):
     return blocks_of_cute(c, p, d)[1] <= np.maximum(most, (32.5 if side < 32 else 16.5 if side < 64 else 64.5) / side)
 
 
-@rule(HEURISTIC, families=("gemm_cute",))
+@rule(HEURISTIC, families=CUTE)
 def swapped_for_few_rows(c, p, d):
     """Operands are swapped for 256 rows or fewer, and where the class has its widest tiles along K alone."""
     beside = (c.PINGPONG == 0) & ((c.BLOCK_SIZE_M == 320) | ((c.BLOCK_SIZE_M == 192) & (c.BLOCK_SIZE_N > 128)))
@@ -57,7 +60,7 @@ def swapped_for_few_rows(c, p, d):
     return (c.SWAP_AB == 0) | (beside & (p.layout_b == "row")) | np.full(c.BLOCK_SIZE_M.shape, p.m <= min(256, p.n))
 
 
-@rule(HEURISTIC, families=("gemm_cute",))
+@rule(HEURISTIC, families=CUTE)
 def loop_over_tiles_needs_several(c, p, d):
     """A persistent grid with no more tiles than SMs is the plain grid; with many more it wins.
 
@@ -70,7 +73,7 @@ def loop_over_tiles_needs_several(c, p, d):
     return np.where(c.PROGRAMS_PER_SM == 1, tiles > d.num_sms, tiles <= 4 * d.num_sms)
 
 
-@rule(HEURISTIC, families=("gemm_cute",))
+@rule(HEURISTIC, families=CUTE)
 def full_waves(c, p, d):
     """A last wave that is half empty costs more than smaller tiles; over 16 waves, tiles of 128 x 160 and less do.
 
@@ -87,19 +90,19 @@ def full_waves(c, p, d):
     return (few | (efficiency >= 0.7)) & ~small
 
 
-@rule(HEURISTIC, families=("gemm_cute",))
+@rule(HEURISTIC, families=CUTE)
 def slices_for_idle_sms(c, p, d):
     """Slices are for tiles that leave SMs idle, in two waves at most, each of 384 along K or more (H200).
 
     Unequal ones are for warp groups that share a tile: they were not tried with others.
     """
     tiles, _ = blocks_of_cute(c, p, d)
-    equal = p.k * DTYPES[p.dtype_a].size_bytes % (16 * c.SPLIT_K) == 0
+    equal = (p.k * DTYPES[p.dtype_a].size_bytes % (16 * c.SPLIT_K) == 0) & (c.PACK_BLOCK == 0)
     few = (2 * tiles <= d.num_sms) & (tiles * c.SPLIT_K <= 2 * d.num_sms) & (p.k >= 384 * c.SPLIT_K)
     return (c.SPLIT_K == 1) | (few & (equal | (c.PINGPONG == 0)))
 
 
-@rule(HEURISTIC, families=("gemm_cute",))
+@rule(HEURISTIC, families=CUTE)
 def block_of_k_for_tile(c, p, d):
     """128 bytes along K fill the swizzle; 256 pay for tiles up to 128 x 64, 512 for few rows (H200, prototypes)."""
     row_bytes = c.BLOCK_SIZE_K * DTYPES[p.dtype_a].size_bytes
@@ -108,17 +111,24 @@ def block_of_k_for_tile(c, p, d):
     return (row_bytes == 128) | ((row_bytes == 256) & (tile <= 128 * 64)) | (few & (row_bytes == 512) & (tile <= 4096))
 
 
-@rule(HEURISTIC, families=("gemm_cute",))
+@rule(HEURISTIC, families=CUTE)
 def clusters_where_operands_are_shared(c, p, d):
     """Clusters of four were never ahead of two by more than 3 %, and that with the widest tiles (H200, 11 sizes).
 
-    A persistent grid of them leaves a tenth of the SMs idle. On Blackwell, where none was timed: up to four.
+    A persistent grid of them leaves a tenth of the SMs idle. Four and eight are also for small tiles that all run at
+    once, as cuBLAS has them (200x3072x12288 fp8: 4x2; 5056x408x488: 1x4), which read most from L2 for their products:
+    they compute no more than a fifth beyond C, and eight have both sides. On Blackwell, where none was timed: up to
+    four.
     """
     size = c.CLUSTER_M * c.CLUSTER_N
     if gemm_cute.in_tensor_memory(d):
         return size <= 4
-    wide = (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N >= 192 * 160) & (c.PROGRAMS_PER_SM == 0) & (c.SPLIT_K == 1)
-    return (size <= 2) | wide
+    plain = (c.PROGRAMS_PER_SM == 0) & (c.SPLIT_K == 1)
+    tile = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N
+    blocks, work = blocks_of_cute(c, p, d)
+    small = (tile <= 128 * 160) & (blocks * p.batch <= usable_sms(c, d)) & (work <= 1.2)
+    small &= (size == 4) | ((c.CLUSTER_M > 1) & (c.CLUSTER_N > 1))
+    return (size <= 2) | (plain & (((size == 4) & (tile >= 192 * 160)) | small))
 
 
 @rule(HEURISTIC, families=("gemm_tile",), backend="cuda")
@@ -131,7 +141,7 @@ def pointers_for_few_rows_or_odd_ones(c, p, d):
     return np.full(c.BLOCK_SIZE_M.shape, not (descriptors and half_types and min(p.m, p.n) > 128))
 
 
-@rule(HEURISTIC, families=PACKING)
+@rule(HEURISTIC, families=PACKS)
 def something_to_pack(c, p, d):
     """Packing is for rows that do not start at multiples of 16 bytes: where all do, nothing is packed."""
     return np.full(c.BLOCK_SIZE_M.shape, not rows_fit_descriptors(p))
@@ -325,5 +335,5 @@ def parts_of_wide_tiles_on_amd(c, p, d):
 @rule(HEURISTIC, families=("gemm_persistent", "gemm_stream_k", *PACKING), backend="hip")
 def warps_for_tile_on_amd(c, p, d):
     """32 to 128 accumulators a thread: less has no work for the warps, more leaves no registers for operands."""
-    accumulators = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (d.target.warp_size * c.num_warps)
+    accumulators = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (d.target.warp_size * np.maximum(1, c.num_warps))
     return (accumulators >= 32) & (accumulators <= 128)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gemm_tuner.core.dtypes import DTYPES
-from gemm_tuner.gemm.descriptors import CHUNK_BYTES, has_equal_slices
+from gemm_tuner.gemm.descriptors import CHUNK_BYTES, has_equal_slices, whole_rows
 from gemm_tuner.gemm.families.family import family_of
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 
@@ -28,22 +28,27 @@ def odd_companion(problem: GemmProblem, config: dict[str, Any], descriptors: boo
     BLOCK_SIZE_K nor SPLIT_K divides.
 
     descriptors: the kernel loads through TMA descriptors; row lengths are then multiples of 16 elements.
-    For a family that keeps the smaller of M and N in one tile, that side keeps its size.
+    For a family that keeps the smaller of M and N in one tile, that side keeps its size. For one that packs and is not
+    Triton's, the same is packed or nothing, and rows of C are as the problem's.
     """
+    family = family_of(config["family"])
+    of_kernel = family.packs and family.language != "triton"
+    whole_a, whole_b, whole_c = whole_rows(problem)
+    descriptors = descriptors or (of_kernel and whole_a and whole_b)
     whole_m = descriptors and problem.layout_a == Layout.COL
     rows, columns = config["BLOCK_SIZE_M"], config["BLOCK_SIZE_N"]
     if config.get("SWAP_AB"):
         rows, columns = columns, rows
     m = rows + (WHOLE_ROWS if whole_m else 13)
-    n = columns + (WHOLE_ROWS if descriptors else 29)
+    n = columns + (WHOLE_ROWS if (whole_c if of_kernel else descriptors) else 29)
     k = 2 * config["BLOCK_SIZE_K"] * config["SPLIT_K"] + (WHOLE_ROWS if descriptors else 7)
-    if family_of(config["family"]).equal_slices_are_views:
+    if family.equal_slices_are_views:
         # Its kernel is the problem's: for equal slices of K, or for others.
         chunk = CHUNK_BYTES // DTYPES[problem.dtype_a].size_bytes
         is_equal = has_equal_slices(problem, config["SPLIT_K"])
         k = 2 * config["BLOCK_SIZE_K"] * config["SPLIT_K"]
         k += WHOLE_ROWS * config["SPLIT_K"] if is_equal else chunk
-    if family_of(config["family"]).by_small_side:
+    if family.by_small_side:
         m, n = (problem.m, n) if problem.m <= problem.n else (n, problem.n)
     return replace(problem, m=m, n=n, k=k, batch=min(problem.batch, COMPANION_BATCH))
 

@@ -143,14 +143,14 @@ THIRDS = ("BLOCK_SIZE_N", "EPILOGUE_SUBTILE")
 
 
 # Of kernels by warp groups that are not Triton's.
-IN_16S = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
+MULTIPLES = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 8, "BLOCK_SIZE_K": 16}
 CHOSEN_BY_LIBRARY = ("num_warps", "num_stages")
 
 
 def has_legal_shape(field: str, value: int, *, of_library: bool = False) -> bool:
-    """Whether a value of a field satisfies POWERS_OF_TWO and THIRDS; of_library: IN_16S and CHOSEN_BY_LIBRARY."""
-    if of_library and field in IN_16S:
-        return value % 16 == 0
+    """Whether a value of a field satisfies POWERS_OF_TWO and THIRDS; of_library: MULTIPLES and CHOSEN_BY_LIBRARY."""
+    if of_library and field in MULTIPLES:
+        return value % MULTIPLES[field] == 0
     if of_library and field in CHOSEN_BY_LIBRARY:
         return value == 0
     if field in THIRDS and value % 3 == 0:
@@ -160,8 +160,8 @@ def has_legal_shape(field: str, value: int, *, of_library: bool = False) -> bool
 
 def legal_shapes(field: str, *, of_library: bool = False) -> str:
     """The values that ``has_legal_shape`` accepts, in words; "" if it accepts all."""
-    if of_library and field in (*IN_16S, *CHOSEN_BY_LIBRARY):
-        return "a multiple of 16" if field in IN_16S else "0: the library chooses"
+    if of_library and field in (*MULTIPLES, *CHOSEN_BY_LIBRARY):
+        return f"a multiple of {MULTIPLES[field]}" if field in MULTIPLES else "0: the library chooses"
     if field not in POWERS_OF_TWO:
         return ""
     return "a power of two, or three times one" if field in THIRDS else "a power of two"

@@ -28,7 +28,7 @@ _RANGES = {
     "EPILOGUE_SUBTILE": (1, 4),
     "PROGRAMS_PER_SM": (0, 64),
     **dict.fromkeys(("WARP_SPECIALIZE", "STREAM_B", "PINGPONG", "SWAP_AB"), (0, 1)),
-    **dict.fromkeys(("CLUSTER_M", "CLUSTER_N"), (1, 4)),
+    **dict.fromkeys(("CLUSTER_M", "CLUSTER_N"), (1, 8)),
     "NUM_XCDS": (1, 64),
     "ROW_STEP": (1, 8),
     "PACK_BLOCK": (0, 65536),

@@ -151,7 +151,7 @@ def tile_end_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> F
     takes_turns = (c.PINGPONG == 1) & (tiles_of(c, problem) > usable_sms(c, device))
     seen *= np.where(takes_turns, IN_TURN, 1.0)
     parts = np.where(c.EPILOGUE_SUBTILE > 1, SUBTILED, 1.0)
-    packs = rows_of(c.family, lambda family: family.packs)
+    packs = rows_of(c.family, lambda family: family.packs and family.language == "triton")
     by_elements = packs & (c.ROW_STEP == 1) & (c.SPLIT_K == 1) & (not whole_rows(problem)[2])
     stores = np.where(by_elements, BY_ELEMENTS, 1.0)
     us: Floats = (stored_bytes / bandwidth_of_sm + TILE_END_US) * seen * parts * stores
@@ -185,11 +185,14 @@ def pack_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
 
 
 def split_k_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
-    """Time of adding up slices of K, microseconds; 0 where K is not split."""
+    """Time of adding up slices of K, microseconds; 0 where K is not split. One slice is added up by families that pack
+    and are not Triton's, where rows of C are for no descriptor."""
+    stores_sums = rows_of(c.family, lambda family: family.packs and family.language != "triton")
+    adds_up = (c.SPLIT_K > 1) | (stores_sums & (not whole_rows(problem)[2]))
     in_one_launch = rows_of(c.family, lambda family: family.adds_in_one_launch)
     partial_bytes = 2.0 * c.SPLIT_K * problem.batch * problem.m * problem.n * 4
     partial_us = partial_bytes / (device.dram_gbps * BANDWIDTH_REACHED * 1e3)
-    us: Floats = np.where(c.SPLIT_K > 1, np.where(in_one_launch, LAST_SLICE_US, SECOND_KERNEL_US) + partial_us, 0.0)
+    us: Floats = np.where(adds_up, np.where(in_one_launch, LAST_SLICE_US, SECOND_KERNEL_US) + partial_us, 0.0)
     return us
 
 

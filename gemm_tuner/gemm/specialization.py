@@ -49,7 +49,10 @@ def specialization(problem: GemmProblem, config: KernelConfig, target: Target) -
 def packed_specialization(problem: GemmProblem, config: KernelConfig, target: Target) -> str:
     """``specialization`` of a family that packs: no size is a specialized argument. What matters is which matrices have
     aligned rows (what is packed, and how C is stored), the flags EVEN_K and WIDE, and on AMD which tensors are
-    large."""
+    large. A kernel that is not Triton's only knows whether it follows another, and of slices of K stores no C."""
+    if family_of(config.family).language != "triton":
+        whole_a, whole_b, whole_c = whole_rows(problem)
+        return ("w" if whole_c or config.SPLIT_K > 1 else "o") + ("" if whole_a and whole_b else "p")
     whole = "".join("w" if one else "o" for one in whole_rows(problem))
     if target.facts.tma:
         return whole

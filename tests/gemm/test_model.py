@@ -67,6 +67,14 @@ def test_split_k_pays_for_a_second_kernel_and_helps_few_tiles() -> None:
     assert split < whole
 
 
+def test_odd_rows_pay_for_packing_and_for_sums() -> None:
+    """gemm_cute_packed copies what is odd of A and B, and stores odd rows of C from sums."""
+    one = config(family="gemm_cute_packed", num_warps=0, num_stages=0, PACK_BLOCK=2048)
+    sizes = (1024, 8192, 1024), (1024, 8192, 1023), (1024, 8191, 1023)
+    whole, packed, stored = (model.predict_us(columns(one), problem(*size), device("sm_90"))[0] for size in sizes)
+    assert whole < packed < stored
+
+
 def test_blocks_that_an_sm_holds() -> None:
     h200 = device("sm_90")
     held = model.resident_blocks(

@@ -104,3 +104,72 @@ def without(operands: Operands, term: int) -> Operands:
     a = operands.a.clone()
     a.view(torch.int8 if a.element_size() == 1 else torch.int16)[:, term] = 0
     return replace(operands, a=a)
+
+
+# What clusters share is loaded in parts: of 104 columns by four blocks, of 64 rows by eight.
+SHARED = (
+    ((64, 96, 128), {"SWAP_AB": 1, "CLUSTER_M": 4, "CLUSTER_N": 2}),
+    ((64, 96, 128), {"SWAP_AB": 1, "CLUSTER_M": 2, "CLUSTER_N": 4}),
+    ((128, 80, 64), {"CLUSTER_M": 4}),
+    ((128, 80, 64), {"CLUSTER_M": 2, "CLUSTER_N": 2}),
+    ((128, 64, 64), {"CLUSTER_N": 8}),
+    ((128, 64, 64), {"CLUSTER_M": 8}),
+)
+IN_EIGHTS = (
+    ((64, 104, 128), {"SWAP_AB": 1, "CLUSTER_M": 4, "CLUSTER_N": 2}),
+    ((64, 104, 128), {"SWAP_AB": 1, "CLUSTER_M": 2}),
+    ((64, 72, 256), {"SWAP_AB": 1, "split_k": 3}),
+    ((128, 136, 128), {"SWAP_AB": 1, "CLUSTER_N": 2, "split_k": 2}),
+    ((256, 152, 128), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1}),
+    ((128, 120, 128), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1, "PINGPONG": 1}),
+)
+
+
+def faults(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, family: str, problems: list[GemmProblem], tiles: Any
+) -> list[str]:
+    """What the check says of each problem by each configuration that takes it."""
+    from gemm_tuner.gemm.check import check
+
+    for name, value in language_of("cute").environment(gpu.cache).items():
+        monkeypatch.setenv(name, value)
+    configs = [gpu.config(*tile, family=family, warps=0, stages=0, **more) for tile, more in tiles]
+    pairs = [(problem, config) for problem in problems for config in configs if gpu.takes(problem, config)]
+    assert {config for _, config in pairs} == set(configs)
+    scripts = gpu.scripts(pairs, language="cute")
+    found = []
+    for problem, config in pairs:
+        verdict = check(scripts[config.family, problem.signature], problem, config.name, 1, "cuda")
+        if not verdict.ok:
+            found.append(f"{problem.key} {config.name}: {verdict.message}")
+    return found
+
+
+def test_blocks_of_clusters_of_eight_get_what_they_share(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    bf16 = GemmProblem(700, 1104, 1032, "bf16", "bf16", "bf16", layout_b=Layout.COL)
+    assert faults(gpu, monkeypatch, "gemm_cute", [bf16, replace(bf16, m=1024, layout_b=Layout.ROW)], SHARED) == []
+
+
+def test_columns_in_eights_are_right(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    fp8 = GemmProblem(200, 1104, 2064, "fp8_e4m3", "fp8_e4m3", "bf16", layout_b=Layout.COL)
+    scaled = replace(fp8, scaling="row_col", bias=True, activation="gelu")
+    fp32 = replace(fp8, dtype_c="fp32", m=333)
+    assert faults(gpu, monkeypatch, "gemm_cute", [fp8, scaled, fp32], IN_EIGHTS) == []
+
+
+PACKED = (
+    ((128, 128, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1, "CLUSTER_M": 2}),
+    ((64, 96, 64), {"SWAP_AB": 1}),
+    ((128, 64, 64), {"split_k": 3, "CLUSTER_N": 2}),
+)
+
+
+def test_packed_operands_are_multiplied(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing odd but A, B or C, and with everything odd, in all layouts."""
+    odd = GemmProblem(333, 515, 777, "bf16", "bf16", "bf16")
+    layouts = [replace(odd, layout_a=a, layout_b=b) for a in Layout for b in Layout]
+    problems = [*layouts, replace(odd, n=512), replace(odd, k=768), replace(odd, k=768, layout_b=Layout.COL)]
+    problems += [replace(odd, alpha=2.0, beta=0.5, bias=True, activation="relu"), replace(odd, n=512, bias=True)]
+    fp8 = replace(odd, dtype_a="fp8_e4m3", dtype_b="fp8_e5m2", layout_b=Layout.COL, scaling="row_col")
+    tiles = [(tile, {"PACK_BLOCK": 2048, **more}) for tile, more in PACKED]
+    assert faults(gpu, monkeypatch, "gemm_cute_packed", [*problems, fp8], tiles) == []

@@ -9,10 +9,13 @@ CUTE = {"family": "gemm_cute", "num_warps": 0, "num_stages": 0}
 LOOP = {**CUTE, "PROGRAMS_PER_SM": 1}
 TURNS = {**LOOP, "PINGPONG": 1}
 SWAPPED = {**CUTE, "SWAP_AB": 1}
+PACKED = {**CUTE, "family": "gemm_cute_packed", "PACK_BLOCK": 2048}
 BESIDE = {"BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 160}
 FP8_NT = {**FP8, **NT}
 MIXED = {**FP8_NT, "dtype_b": "fp8_e5m2"}
 BLACKWELL = On(LARGE, "sm_100")
+FEW = On((200, 3072, 12288), keys=FP8_NT)
+EIGHTS = {**SWAPPED, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 104, "BLOCK_SIZE_K": 128}
 PAIRS = {**LOOP, "BLOCK_SIZE_M": 256, "CLUSTER_M": 2}  # two SMs a tile
 
 VALIDITY_CASES = (
@@ -30,8 +33,19 @@ VALIDITY_CASES = (
     Case("warp_groups_beside_each_other", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 192}, {**CUTE, **BESIDE}),
     Case("warp_groups_beside_each_other", On(LARGE), {**SWAPPED, **BESIDE}, {**CUTE, "BLOCK_SIZE_M": 320}),
     Case("warp_groups_beside_each_other", On(LARGE, keys={**NT, **TN}), {**CUTE, **BESIDE}, {**SWAPPED, **BESIDE}),
-    Case("cluster_of_class", On(LARGE), {**CUTE, "CLUSTER_M": 2, "CLUSTER_N": 2},
-         {**CUTE, "CLUSTER_M": 4, "CLUSTER_N": 2}),
+    Case("cluster_of_class", On(LARGE), {**CUTE, "CLUSTER_M": 4, "CLUSTER_N": 2},
+         {**CUTE, "CLUSTER_M": 4, "CLUSTER_N": 4}),
+    # Each of 8 blocks loads 13 of 104 columns, and none an eighth of 100 or 4 of 64 rows.
+    Case("cluster_of_class", On(LARGE), {**CUTE, "BLOCK_SIZE_N": 104, "CLUSTER_M": 8},
+         {**CUTE, "BLOCK_SIZE_N": 100, "CLUSTER_M": 8}),
+    Case("cluster_of_class", BLACKWELL, {**LOOP, "CLUSTER_M": 2, "CLUSTER_N": 2},
+         {**LOOP, "CLUSTER_M": 4, "CLUSTER_N": 2}),
+    Case("columns_in_eights", FEW, {**SWAPPED, "BLOCK_SIZE_N": 104},
+         {**CUTE, "BLOCK_SIZE_N": 104}),
+    Case("columns_in_eights", On((200, 3072, 12288)), {**SWAPPED, "BLOCK_SIZE_N": 96},
+         {**SWAPPED, "BLOCK_SIZE_N": 104}),
+    Case("tile_of_class", On(LARGE, keys=FP8_NT), {**SWAPPED, "BLOCK_SIZE_N": 104},
+         {**SWAPPED, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 104}),
     Case("cluster_of_class", On(LARGE), {**CUTE, "CLUSTER_N": 4}, {**CUTE, "CLUSTER_N": 3}),
     Case("pingpong_is_persistent", On(LARGE), TURNS, {**CUTE, "PINGPONG": 1}),
     Case("pingpong_is_persistent", On(LARGE), CUTE, {**CUTE, "PROGRAMS_PER_SM": 2}),
@@ -40,15 +54,18 @@ VALIDITY_CASES = (
     # 120 is 5 slices of 24 and no two of a block of K; 200 is three of a block, and no 4 equal ones.
     Case("slices_of_k_of_class", On((200, 3072, 120)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 2}),
     Case("slices_of_k_of_class", On((200, 3072, 200)), {**CUTE, "SPLIT_K": 3}, {**CUTE, "SPLIT_K": 4}),
+    # 120 is five slices of 24, which are views; of what is packed each has a block of K or more.
+    Case("slices_of_k_of_class", On((200, 3072, 120)), {**CUTE, "SPLIT_K": 5}, {**PACKED, "SPLIT_K": 5}),
+    Case("blocks_for_what_packs", On((4095, 4097, 1023)), PACKED, {**PACKED, "PACK_BLOCK": 0}),
+    Case("clusters_of_class", On((4095, 4097, 1023)), {**PACKED, "CLUSTER_M": 2, "SWAP_AB": 1}, {"CLUSTER_M": 2}),
     # Two stages of 256 x 192 x 64 take 112 KiB, two of 256 x 192 x 128 take 224 KiB.
     Case("stages_of_class", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 192},
          {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 192, "BLOCK_SIZE_K": 128}),
     # 256 x 208 sums are 208 for each of 256 threads, 256 x 224 are 224.
     Case("sums_fit_registers", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 208},
          {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 224}),
-    Case("sums_fit_registers", On(LARGE, keys=FP8_NT), {**CUTE, "BLOCK_SIZE_N": 192}, {**CUTE, "BLOCK_SIZE_N": 256}),
-    Case("sums_fit_registers", On(LARGE, keys=FP8_NT), {**CUTE, "BLOCK_SIZE_N": 192},
-         {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 128}),
+    Case("sums_fit_registers", On(LARGE, keys=FP8_NT), {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 208},
+         {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 224}),
     Case("tile_of_class", BLACKWELL, PAIRS, {**PAIRS, "CLUSTER_M": 1}),
     Case("tile_of_class", BLACKWELL, {**PAIRS, "BLOCK_SIZE_N": 224}, {**PAIRS, "BLOCK_SIZE_N": 240}),
     Case("tile_of_class", BLACKWELL, LOOP, {**LOOP, "BLOCK_SIZE_M": 192, "CLUSTER_M": 2}),
@@ -76,6 +93,9 @@ VALIDITY_PLACES = (
     PlaceCase("no_scales_of_blocks", CUTE, On(LARGE, keys={**FP8_NT, "scaling": "row_col"}),
               On(LARGE, keys={**BLOCK_SCALES, **NT})),
     PlaceCase("rows_fit_descriptors", CUTE, On((4095, 4096, 4096)), On((4096, 4095, 4096))),
+    PlaceCase("one_matrix_a_call", PACKED, On((4095, 4097, 1023)), On((4095, 4097, 1023), keys={"batch": 2})),
+    PlaceCase("fp8_along_k", PACKED, On((512, 512, 511), keys=FP8_NT), On((512, 512, 511), keys=FP8)),
+    PlaceCase("columns_in_eights", EIGHTS, FEW, On((200, 3072, 12288), keys={**FP8_NT, "beta": 1.0})),
     PlaceCase("slices_of_k_of_class", {**CUTE, "SPLIT_K": 2}, On(LARGE), On(LARGE, keys={"batch": 2})),
 )  # fmt: skip
 
@@ -111,6 +131,11 @@ HEURISTIC_CASES = (
          {**CUTE, "CLUSTER_M": 4}),
     Case("clusters_where_operands_are_shared", On(LARGE), {**TURNS, "BLOCK_SIZE_N": 256, "CLUSTER_N": 2},
          {**TURNS, "BLOCK_SIZE_N": 256, "CLUSTER_N": 4}),
+    # 48 x 2 tiles are 12 clusters of 8, of which 13 run at once; 48 x 6 are 36. Eight beside each other were not tried.
+    Case("clusters_where_operands_are_shared", FEW, {**EIGHTS, "CLUSTER_M": 4, "CLUSTER_N": 2},
+         {**EIGHTS, "BLOCK_SIZE_N": 48, "CLUSTER_M": 4, "CLUSTER_N": 2}),
+    Case("clusters_where_operands_are_shared", FEW, {**EIGHTS, "CLUSTER_M": 4},
+         {**EIGHTS, "CLUSTER_M": 4, "PROGRAMS_PER_SM": 1}),
     # 48 tiles: 5 slices are 91 % of two waves, 2 are 73 % of one, 4 are 73 % of two.
     Case("full_waves", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 2}),
     Case("full_waves", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 4}),
@@ -120,6 +145,7 @@ HEURISTIC_CASES = (
 )  # fmt: skip
 
 HEURISTIC_PLACES = (
+    PlaceCase("something_to_pack", PACKED, On((4096, 4096, 1023)), On(LARGE)),
     PlaceCase("swapped_for_few_rows", SWAPPED, On((256, 4096, 4096)), On((272, 4096, 4096))),
     PlaceCase("slices_for_idle_sms", {**CUTE, "SPLIT_K": 4}, On((200, 3072, 12288)), On((200, 3072, 1024))),
 )

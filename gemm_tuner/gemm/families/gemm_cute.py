@@ -1,4 +1,5 @@
-"""The kernels of quack-kernels in CuTe DSL for Hopper (clusters that load together, tiles in 16s, pingpong) and for
+"""The kernels of quack-kernels in CuTe DSL for Hopper (clusters that load together, tiles in 16s and for
+fp8 in 8s, pingpong) and for
 Blackwell (clusters, tiles in 32s that one SM or two multiply).
 
 What is said here of the library's classes was read in quack-kernels 0.6.5 and seen in compiling with them.
@@ -10,12 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from gemm_tuner.core.dtypes import DTYPES
-from gemm_tuner.gemm.families.family import Family, Rates
+from gemm_tuner.gemm.families.family import Family, Rates, rows_of
 
 WARPS_OF_GROUP = 4
 # Pipeline beyond its tiles: barriers, and what aligning the tiles takes.
 BARRIERS_BYTES = 3072
-EPILOGUE_COLUMNS = 32
+EPILOGUE_COLUMNS = 32  # 8 of tiles of odd multiples of 8
 MOST_STAGES = 12
 # Of Blackwell's class: four for the epilogue, one each to multiply, to load operands and C_in, and to schedule.
 BLACKWELL_WARPS = 8
@@ -64,7 +65,7 @@ def stages(c: Any, problem: Any, device: Any) -> Any:
         size_a = size_b = max(size_a, size_b)
     ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b) // sms_of_tile(c, device)
     rows = BLACKWELL_EPILOGUE_ROWS if in_tensor_memory(device) else 64 * np.maximum(1, warp_groups(c))
-    part = np.minimum(rows, c.BLOCK_SIZE_M) * EPILOGUE_COLUMNS
+    part = np.minimum(rows, c.BLOCK_SIZE_M) * np.where(np.asarray(c.BLOCK_SIZE_N) % 16 == 0, EPILOGUE_COLUMNS, 8)
     size_of_part = np.where(c.SPLIT_K > 1, 4, size_c)
     part_bytes = part * (2 * size_of_part + (4 * size_c if problem.reads_c else 0))
     return np.minimum(MOST_STAGES, (device.shared_memory_bytes - BARRIERS_BYTES - part_bytes) // ring_bytes)
@@ -80,12 +81,12 @@ def short_rows(c: Any, problem: Any) -> Any:
 
 
 def completed(c: Any, problem: Any, device: Any) -> Any:
-    """The columns with, for rows of this family, the warps and the stages that the library takes; the tile of one SM;
+    """The columns with, for rows of these families, the warps and stages that the library takes; the tile of one SM;
     tiles and clusters along M and N of C where operands are swapped; and ``short_rows``, where wgmma reads its second
     operand in rows of 32 bytes."""
     import numpy as np
 
-    own = np.asarray(c.family == FAMILY.name)
+    own = rows_of(c.family, lambda family: family.language == FAMILY.language)
     swapped = own & (np.asarray(c.SWAP_AB) == 1)
     columns = {axis: getattr(c, axis) for axis in c.columns} if hasattr(c, "columns") else dict(vars(c))
     warps = BLACKWELL_WARPS if in_tensor_memory(device) else WARPS_OF_GROUP * warp_groups(c)

@@ -101,7 +101,7 @@ def test_slices_of_k_are_a_batch_of_views_that_a_second_kernel_adds_up(tmp_path:
 
 
 def test_clusters_of_four_leave_sms_idle(tmp_path: Path) -> None:
-    for along, clusters in (((1, 1), 132), ((2, 1), 66), ((2, 2), 30), ((1, 4), 30)):
+    for along, clusters in (((1, 1), 132), ((2, 1), 66), ((2, 2), 30), ((1, 4), 30), ((4, 2), 13)):
         one = cute(CLUSTER_M=along[0], CLUSTER_N=along[1], PROGRAMS_PER_SM=1)
         assert launches(problem(64, 64, 64), one, tmp_path)[0][3][3] == clusters
 
@@ -253,6 +253,27 @@ def test_relu_keeps_nan(tmp_path: Path) -> None:
     cubin.write_bytes(elf.inner((cache / one.entries[0] / library.LIBRARY).read_bytes(), elf.MACHINE_CUDA))
     listing = subprocess.run([cuobjdump_path(), "-sass", str(cubin)], capture_output=True, text=True, check=True).stdout
     assert re.search(r"F2FP\.RELU|FMNMX\.NAN", listing) and not re.search(r"FMNMX(?!\.NAN)", listing)
+
+
+@NEEDS_DSL
+def test_sums_of_fp8_are_held_once(tmp_path: Path) -> None:
+    """In the tensor cores' accumulator, as torch._scaled_mm's with use_fast_accum; 208 sums twice would not fit."""
+    sums = cute(BLOCK_SIZE_M=256, BLOCK_SIZE_N=208, BLOCK_SIZE_K=128)
+    size = replace(problem(256, 416, 4096 + 16), **FP8)
+    results, _ = compiled([(size, sums), (size, replace(sums, SPLIT_K=3))], tmp_path)
+    assert [(one.status, one.spills) for one in results] == [(Status.OK, 0)] * 2, [one.message for one in results]
+
+
+@NEEDS_DSL
+def test_odd_multiples_of_eight_columns_of_fp8_and_clusters_of_eight_are_compiled(tmp_path: Path) -> None:
+    size = replace(problem(200, 3072, 4096), **{**FP8, "scaling": "row_col", "bias": True})
+    eights = cute(SWAP_AB=1, BLOCK_SIZE_M=64, BLOCK_SIZE_N=104, BLOCK_SIZE_K=128, CLUSTER_M=4, CLUSTER_N=2)
+    others = {"BLOCK_SIZE_N": 136, "CLUSTER_M": 1}, {"SPLIT_K": 2}, {"BLOCK_SIZE_M": 128, "SPLIT_K": 3}
+    turns = replace(eights, BLOCK_SIZE_M=192, BLOCK_SIZE_N=120, PINGPONG=1, PROGRAMS_PER_SM=1)
+    wanted = [(size, one) for one in (eights, *(replace(eights, **other) for other in others), turns)]
+    results, _ = compiled(wanted, tmp_path)
+    assert [one.status for one in results] == [Status.OK] * len(results), [one.message for one in results]
+    assert all(one.spills == 0 and 0 < one.shared_bytes <= 232448 for one in results), results
 
 
 @NEEDS_DSL

@@ -97,11 +97,11 @@ def with_winners(
     target: Target,
 ) -> tuple[tuple[Tuned, ...], tuple[tuple[GemmProblem, str], ...]]:
     """(the sizes, with their winners in CuTe DSL; (size, cost) for winners that could not be compiled)."""
-    fit = [(one.problem, config) for one, config, _ in in_cute if not winner_fault(one.problem)]
+    fit = [(one.problem, config) for one, config, _ in in_cute if not winner_fault(one.problem, config)]
     compiled = dict(zip((problem for problem, _ in fit), objects_of(fit, templates, target), strict=True))
     found, costs = {one.problem: one for one in tuned}, []
     for one, config, us in in_cute:
-        made = compiled.get(one.problem, winner_fault(one.problem))
+        made = compiled.get(one.problem, winner_fault(one.problem, config))
         if isinstance(made, Object) and one.row is not None:
             found[one.problem] = replace(one, winner=Winner(config, us, one.row.verified, made))
         elif one.time_us:

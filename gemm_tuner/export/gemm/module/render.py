@@ -107,7 +107,7 @@ def rendered(
         "left_out": _left_out_lines(left_out),
         "remarks": _remark_lines(tuned),
         "descriptor_families": names_of(lambda family: family.by_descriptors) if target.facts.tma else (),
-        "packing_families": names_of(lambda family: family.packs) if target.facts.tma else (),
+        "packing_families": names_of(lambda f: f.packs and f.language == "triton") if target.facts.tma else (),
         "most_waves": MOST_WAVES,
         "general_distance": GENERAL_DISTANCE,
         "largest_side": LARGEST_SIDE,

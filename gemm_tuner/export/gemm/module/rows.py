@@ -129,8 +129,10 @@ def winners(tuned: Iterable[Tuned]) -> list[tuple[Tuned, KernelConfig, float]]:
     return [(one, tile_of(row), row.facts["median_us"]) for one, row in mine if "median_us" in row.facts]
 
 
-def winner_fault(problem: GemmProblem) -> str:
+def winner_fault(problem: GemmProblem, config: KernelConfig) -> str:
     """Why a module cannot launch a size's winner in CuTe DSL; "" if it can."""
+    if family_of(config.family).packs:
+        return "a module packs no operands for CuTe DSL"
     with_scales = problem.batch > 1 and problem.scaling != "none"
     return "a module launches no batches with scales in CuTe DSL" if with_scales else ""
 

@@ -171,6 +171,17 @@ def test_the_same_module_again_is_unchanged_and_a_lost_library_is_written_anew(t
     assert write_module(tuned, out).differs and gone.exists()
 
 
+def test_a_winner_that_packs_is_replaced_by_its_substitute(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.yaml"
+    packed = replace(WINNER, family="gemm_cute_packed", PACK_BLOCK=2048)
+    size = replace(SIZE, k=63)
+    write_choices(path, replace(HEADER), [row(size, packed)])
+    made = write_module(path, tmp_path / "module.py")
+    assert (made.num_sizes, made.num_cute, made.left_out) == (1, 0, ())
+    ((of, cost),) = made.costs
+    assert of == size and "1.25 times" in cost and "packs" in cost
+
+
 def test_a_substitute_that_may_not_be_exported_leaves_its_size_out(tmp_path: Path) -> None:
     path = tmp_path / "tuned.yaml"
     rows = [row(SIZE, WINNER, verified=Verified.FALSE), choice(SPLIT, WINNERS[SPLIT]), choice(replace(SIZE, m=256))]

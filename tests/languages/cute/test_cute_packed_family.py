@@ -1,0 +1,109 @@
+"""The family gemm_cute_packed: what its calls launch for rows that do not start at multiples of 16 bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samples import config, problem
+from test_cute_family import FP8, NEEDS_DSL, TARGET, compiled, launches, script_of
+
+from gemm_tuner.core.records import Status
+from gemm_tuner.gemm.config import KernelConfig
+from gemm_tuner.gemm.config_keys import config_of
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.gemm.workload import WORKLOAD
+from gemm_tuner.languages.cute.source import Source
+
+
+def packed(**changes: int) -> KernelConfig:
+    given = {"family": "gemm_cute_packed", "num_warps": 0, "num_stages": 0, "PACK_BLOCK": 1024, **changes}
+    return config(**given)  # type: ignore[arg-type]
+
+
+def operands_of(size: GemmProblem) -> Any:
+    (operands,) = WORKLOAD.operands(size, 0, "randn", 0, "cpu")
+    return operands
+
+
+def pack(launch: Any) -> None:
+    """What ``pack_operands`` does, for A and B: rows without gaps are copied to rows of multiples of 128 bytes."""
+    import torch
+
+    a, packed_a, a_rows, a_columns, a_tiles, b, packed_b, b_rows, b_columns, *_ = launch[3]
+    for one, to, rows, columns, packs in (
+        (a, packed_a, a_rows, a_columns, a_tiles > 0),
+        (b, packed_b, b_rows, b_columns, launch[2][0] > a_tiles),
+    ):
+        if packs:
+            ld = -(-columns // 64) * 64
+            to.as_strided((rows, columns), (ld, 1)).copy_(torch.as_strided(one, (rows, columns), (columns, 1)))
+
+
+@pytest.mark.parametrize("swap", [0, 1])
+@pytest.mark.parametrize("layouts", [(a, b) for a in Layout for b in Layout])
+def test_the_product_reads_what_was_packed(layouts: tuple[Layout, Layout], swap: int, tmp_path: Path) -> None:
+    import torch
+
+    size = replace(problem(45, 27, 35), layout_a=layouts[0], layout_b=layouts[1])
+    first, multiply, last = launches(size, packed(SWAP_AB=swap), tmp_path)
+    assert first[0].startswith("pack_operands") and last[0] == "add_slices_SK1"
+    pack(first)
+    a, b, sums, *_ = multiply[3]
+    left, right = operands_of(size).logical(size)
+    expected = left.float() @ right.float()
+    assert torch.allclose(a.float() @ b.float().transpose(1, 2), (expected.t() if swap else expected)[None])
+    assert all(one.data_ptr() % 16 == 0 and max(one.stride()[1:]) % 8 == 0 for one in (a, b))
+    assert sums.dtype == torch.float32 and sums.shape == ((1, 27, 45) if swap else (1, 45, 27))
+    sums.copy_(a.float() @ b.float().transpose(1, 2))
+    added = last[3][0].as_strided((45, 27), (28, 1))
+    assert torch.allclose(added, expected)
+
+
+def test_whole_rows_of_c_are_stored_by_the_product(tmp_path: Path) -> None:
+    size = problem(45, 24, 35)
+    first, multiply = launches(size, packed(), tmp_path)
+    assert first[0].startswith("pack_operands") and multiply[3][2].shape == (45, 24)
+    # Nothing is copied where only rows of C are odd; the product is then the first launch, and follows none.
+    alone, last = launches(replace(problem(45, 27, 32), layout_b=Layout.COL), packed(), tmp_path)
+    assert last[0] == "add_slices_SK1"
+    assert alone[1].values["follows"] is False and multiply[1].values["follows"] is True
+
+
+def test_slices_of_k_are_shared_out_by_the_kernel_whatever_k_is(tmp_path: Path) -> None:
+    for k in (256, 259):
+        _, multiply, last = launches(problem(40, 27, k), packed(SPLIT_K=2), tmp_path)
+        a, b, sums, *_ = multiply[3]
+        assert (a.shape, b.shape, sums.shape) == ((1, 40, k), (1, 27, k), (2, 40, 27))
+        assert multiply[1].builder == "build_unequal" and last[0] == "add_slices_SK2"
+
+
+def test_a_configuration_is_checked_at_another_size_with_the_kernel_that_was_compiled(tmp_path: Path) -> None:
+    for n, k in ((264, 1001), (257, 1001), (257, 1008)):
+        for one in (packed(), packed(SPLIT_K=3), packed(SWAP_AB=1)):
+            size = replace(problem(200, n, k), layout_b=Layout.COL)
+            _, other = WORKLOAD.check_problems(size, one.to_dict(), descriptors=False, interpreted=False)
+            assert WORKLOAD.specialization(other, one, TARGET) == WORKLOAD.specialization(size, one, TARGET)
+            sources = []
+            for asked in (size, other):
+                script = script_of(asked, tmp_path, one)
+                extents = (asked.m, asked.n, asked.k, asked.batch)
+                sources.append(Source.of(script.kernel_of(script.CONFIGS[one.name], extents)).entry)
+            assert sources[0] == sources[1]
+
+
+def test_a_row_of_the_family_is_read_back() -> None:
+    one = packed(CLUSTER_M=2, PINGPONG=1, PROGRAMS_PER_SM=1)
+    assert config_of({"family": one.family, **one.options()}, "a row") == one
+
+
+@NEEDS_DSL
+@pytest.mark.parametrize("keys", [{}, {**FP8, "scaling": "row_col"}, {"bias": True, "activation": "gelu", "beta": 0.5}])
+def test_all_kernels_of_a_call_are_compiled(keys: dict[str, Any], tmp_path: Path) -> None:
+    odd, whole = (replace(problem(256, n, 515), **keys) for n in (129, 128))
+    wanted = [(odd, packed()), (odd, packed(SPLIT_K=3)), (whole, packed())]
+    results, _ = compiled(wanted, tmp_path)
+    assert [one.status for one in results] == [Status.OK] * 3, [one.message for one in results]
+    assert [len(one.entries) for one in results] == [3, 3, 2] and all(one.spills == 0 for one in results)
