@@ -6,10 +6,9 @@ from typing import Any
 
 from gemm_tuner.moe import alignment
 from gemm_tuner.moe.launcher import Axes, Launcher
-from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
+from gemm_tuner.moe.problem import MoeProblem
 
 NAME = "own"
-DTYPES = (*SIXTEEN_BIT, "fp8_w8a8")
 # Axes that no server's kernel has: programs that stay on each SM and take tile after tile (0: a program for each tile),
 # whether the transposed product is computed, and whether weights are loaded through TMA descriptors.
 OWN_FIELDS = ("PROGRAMS_PER_SM", "SWAP_AB", "W_BY_TMA")
@@ -17,7 +16,7 @@ OWN_FIELDS = ("PROGRAMS_PER_SM", "SWAP_AB", "W_BY_TMA")
 
 class Own(Launcher):
     def axes(self, problem: MoeProblem, backend: str) -> Axes:
-        least_k = 32 if problem.dtype in SIXTEEN_BIT else 64
+        least_k = 64 if problem.dtype == "fp8_w8a8" else 32
         axes: Axes = {
             "BLOCK_SIZE_M": [8, 16, 32, 64, 128],
             "BLOCK_SIZE_N": [32, 64, 128, 256],
@@ -46,13 +45,12 @@ class Own(Launcher):
     def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
         return block_k
 
-    def launches_it(self, problem: MoeProblem, backend: str) -> bool:
-        return problem.dtype in DTYPES
-
     def can_launch(self, problem: MoeProblem, c: Any) -> Any:
-        """A step along K has one scale of a row."""
-        whole = c.BLOCK_SIZE_K > 0
-        return whole & (problem.block_shape[1] % c.BLOCK_SIZE_K == 0) if problem.scaling == "block" else whole
+        """A step along K has one scale of a row; of integers also several, of whole groups."""
+        columns = problem.block_shape[1]
+        if not columns:
+            return c.BLOCK_SIZE_K > 0
+        return (columns % c.BLOCK_SIZE_K == 0) | (problem.grouped & (c.BLOCK_SIZE_K % columns == 0))
 
     def sorts(self, problem: MoeProblem) -> bool:
         return not alignment.is_sparse(problem.rows, problem.E)

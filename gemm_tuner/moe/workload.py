@@ -143,7 +143,7 @@ class MoeWorkload(PlainWorkload):
         """The layer (made small for the interpreter), and a ragged one whose extents no tile divides and in which some
         experts get no rows."""
         one, block = of(problem), max(of(problem).block_shape) or 1
-        if one.grouped:  # read without a mask along K
+        if one.grouped and launchers.of_config(one, config) is not OWN:  # read without a mask along K
             depths = [launch.part_config(config, part)["BLOCK_SIZE_K"] for part in launch.PARTS]
             block = math.lcm(block, *depths)
         if not interpreted:

@@ -25,7 +25,7 @@ from gemm_tuner.gemm.size_sources import collect
 from gemm_tuner.gemm.size_sources.found import CollectOptions
 from gemm_tuner.moe import kernel_source, problem, tuned_file
 from gemm_tuner.moe.model_config import Layer
-from gemm_tuner.moe.own import DTYPES, NAME, OWN
+from gemm_tuner.moe.own import NAME
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import GRID, SERVERS
 from gemm_tuner.space import space
@@ -247,15 +247,9 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
         found = list(dict.fromkeys(replace(one, server=NAME, **drawn) for one in in_file))
     else:
         found = layers(layer, arguments, drawn)
-    refused = [one for one in found if not OWN.launches_it(one, "")]
-    if not servers and refused:
-        what = f"this package's own kernel does not multiply {refused[0].dtype}"
-        raise UserError(what, where=kernel_source.FLAG, accepted="a server's source file or package, whose kernel does",
-                        hint=f"it multiplies {', '.join(DTYPES)}")  # fmt: skip
-    competes = bool(servers) and not arguments.serve
     return [
         replace(one, server=server, kernel_sha=kernel.sha if kernel else "", kernel=kernel,
-                beside=competes and OWN.launches_it(one, ""))
+                beside=bool(servers) and not arguments.serve)
         for server, kernel in ((name, kernels.get(name)) for name in servers or [NAME])
         for one in found
     ]  # fmt: skip
