@@ -84,6 +84,16 @@ def test_ours_is_beside_a_servers_kernel_unless_it_is_served(kernel: str) -> Non
     assert problem_from_dict(beside.to_dict()).to_dict() == beside.to_dict() != served.to_dict()
 
 
+def test_our_family_alone_beside_a_server_is_refused(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The server's rows would hold its default, untuned."""
+    words = (*FLAGS, "--m", "5", "--kernel_from", kernel, "--families")
+    status, text = told(capsys, *words, "own_moe")
+    assert status == 2 and "--families" in text and "vllm_moe,own_moe" in text and "--kernel_from" in text
+    for families in ("own_moe,vllm_moe", "vllm_moe"):
+        assert {one.server for one in asked(*words, families)} == {"vllm"}
+    assert {one.server for one in asked(*FLAGS, "--m", "5", "--families", "own_moe")} == {"own"}
+
+
 def test_a_servers_tuned_file_needs_a_server(capsys: pytest.CaptureFixture[str]) -> None:
     status, text = told(capsys, *FLAGS, "--current", "E=8,N=64,device_name=NVIDIA_H200.json")
     assert status == 2 and "--current" in text and "--kernel_from" in text
