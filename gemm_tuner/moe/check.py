@@ -17,6 +17,7 @@ from gemm_tuner.gemm.reference import (
     TRUNCATION_FACTOR,
 )
 from gemm_tuner.languages.bits import first_difference
+from gemm_tuner.moe import launch
 from gemm_tuner.moe.launch import DOWN, PARTS, extent
 from gemm_tuner.moe.operands import Gemm, MoeOperands, make
 from gemm_tuner.moe.problem import MoeProblem
@@ -31,15 +32,19 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
     """Checks one configuration. Results are NaN before the call. On a GPU repeated calls must give the same bits."""
     operands = make(problem, seed, device)[0]
     given = operands.interpretable() if device == "cpu" else operands
-    launches = workload.launches(script, script.CONFIGS[name], problem, given, None, processors(device))
+    config = script.CONFIGS[name]
+    launches = workload.launches(script, config, problem, given, None, processors(device))
+    results = {part: one.c for part, one in given.of_config(config).items()}
     worst = Verdict(problem, name, True, 0.0, 0.0)
     first: dict[str, Any] = {}
     for turn in range(1 if device == "cpu" else REPEATS):
         for part in PARTS:
-            given.gemms[part].c.fill_(float("nan"))
+            results[part].fill_(float("nan"))
         launch_all(launches)
         for part in PARTS:
-            found = given.gemms[part].c
+            found = results[part]
+            if launch.sides(config, part).c_sorted:
+                found = given.in_rows(found, config["BLOCK_SIZE_M"])
             if turn == 0:
                 first[part] = found.clone()
                 verdict = compared(

@@ -10,6 +10,8 @@ from gemm_tuner.moe import alignment
 from gemm_tuner.moe.problem import MoeProblem
 
 FIELDS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
+# Of SGLang's entries: its kernel loads through tensor descriptors where this is true.
+TMA = "USE_TMA"
 AMD_FIELDS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
 Axes = dict[str, list[int]]
 
@@ -29,6 +31,10 @@ class Launcher(ABC):
     @abstractmethod
     def axes(self, problem: MoeProblem, backend: str) -> Axes:
         """The search space."""
+
+    def has_tma(self, problem: MoeProblem) -> bool:
+        """Whether its configurations have the axis TMA on NVIDIA."""
+        return False
 
     @abstractmethod
     def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:

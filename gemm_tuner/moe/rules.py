@@ -99,10 +99,11 @@ def computes_several_tiles(c: Any, p: Problem, d: Device) -> Any:
 
 def tma_can_load(c: Any, p: Problem, d: Device) -> Any:
     """the architecture has no TMA, or a row of weights is no multiple of 16 bytes, which TMA needs"""
-    if of_columns(c) is not OWN:
+    launcher, problem = of_columns(c), of(p)
+    if launcher is not OWN and not (launcher.has_tma(problem) and d.target.backend == "cuda"):
         return c.BLOCK_SIZE_M > 0
-    whole = all(extent(of(p), part).depth * of(p).weight_bytes % TMA_BYTES == 0 for part in PARTS)
-    return (c.W_BY_TMA == 0) | (d.target.facts.tma and whole)
+    whole = all(extent(problem, part).depth * problem.weight_bytes % TMA_BYTES == 0 for part in PARTS)
+    return ((c.W_BY_TMA if launcher is OWN else c.USE_TMA) == 0) | (d.target.facts.tma and whole)
 
 
 def rows_fill_an_instruction(c: Any, p: Problem, d: Device) -> Any:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gemm_tuner.moe import alignment
-from gemm_tuner.moe.launcher import FIELDS, Axes, Launcher
+from gemm_tuner.moe.launcher import FIELDS, TMA, Axes, Launcher
 from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
 
 # The numbers of tokens in files of vLLM's tuner.
@@ -120,6 +120,14 @@ class Vllm(Server):
 
 
 class Sglang(Server):
+    def axes(self, problem: MoeProblem, backend: str) -> Axes:
+        by_tma: Axes = {TMA: [0, 1]} if backend == "cuda" and self.has_tma(problem) else {}
+        return {**super().axes(problem, backend), **by_tma}
+
+    def has_tma(self, problem: MoeProblem) -> bool:
+        """Types that files which it ships have TMA for: its sorted rows of A bring no other scales along."""
+        return problem.scaling in ("none", "block")
+
     def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
         return block_k
 

@@ -69,15 +69,19 @@ def nonlinear(x, KIND: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def activate(  # type: ignore[no-untyped-def]
-    from_ptr, to_ptr, scale_ptr, columns, groups, GATE: tl.constexpr, KIND: tl.constexpr, SCALING: tl.constexpr,
-    LARGEST: tl.constexpr, BLOCK: tl.constexpr,
+    from_ptr, to_ptr, scale_ptr, places_ptr, columns, groups, rows, GATE: tl.constexpr, KIND: tl.constexpr,
+    SCALING: tl.constexpr, LARGEST: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """A row's block of ``columns`` values, from twice as many where there is a gate, quantised.
 
     GATE: "" for none, "halves", or "pairs" of gate and value. SCALING: "none"; "given", one scale for all; "made", one
-    a row and block, which is stored.
+    a row and block, which is stored. places_ptr: the rows of sorted places, of which padding, ``rows`` and more, is
+    left out; or None.
     """
     row, group = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    if places_ptr is not None:  # noqa: SIM102 (a condition of the compiler, and one of the GPU)
+        if tl.load(places_ptr + row) >= rows:
+            return
     column = group * BLOCK + tl.arange(0, BLOCK)
     inside = column < columns
     if GATE == "halves":

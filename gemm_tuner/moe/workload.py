@@ -18,6 +18,7 @@ from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
 from gemm_tuner.core.workload import Launch
 from gemm_tuner.moe import launch, launchers, model, operands, own_arguments, pairs, routing, rules, sensitivity
+from gemm_tuner.moe.launcher import TMA
 from gemm_tuner.moe.own import OWN
 from gemm_tuner.moe.problem import KEYS, MoeProblem
 from gemm_tuner.moe.rules import of
@@ -77,6 +78,8 @@ class MoeWorkload(PlainWorkload):
         if device.target.backend == "hip":
             unset = {"waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1}
             fields |= {name: unset[name] for name in server.axes(one, "hip") if name in unset}
+        elif server.has_tma(one):
+            fields[TMA] = 0
         return PlainConfig(server.family, tuple(fields.items()))
 
     def can_win(self, problem: Problem, config: Config) -> bool:
@@ -115,7 +118,10 @@ class MoeWorkload(PlainWorkload):
         self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
     ) -> list[Launch]:
         one = of(problem)
-        made = {part: operands.blank(one, part, config["BLOCK_SIZE_M"], blank) for part in launch.PARTS}
+        made = {
+            part: operands.blank(one, part, config["BLOCK_SIZE_M"], launch.sides(config, part), blank)
+            for part in launch.PARTS
+        }
         return _calls(script, config, one, made, 1)
 
     def require_memory(self, problem: Problem, rotating_bytes: int, device: str) -> None:
@@ -134,8 +140,7 @@ class MoeWorkload(PlainWorkload):
     def launches(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, operands: Any, scratch: Any, num_sms: int
     ) -> list[Launch]:
-        made = {part: operands.tensors(part, config["BLOCK_SIZE_M"]) for part in launch.PARTS}
-        return _calls(script, config, of(problem), made, num_sms)
+        return _calls(script, config, of(problem), operands.of_config(config), num_sms)
 
     def check_problems(
         self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool

@@ -32,7 +32,9 @@ def compile_part(backend: str, arch: str, warp_size: str, fp8: str, part: str) -
         ("", "relu2", "none"), ("halves", "gelu_tanh", "none"), ("halves", "swiglustep", "none"),
     ):  # fmt: skip
         scale = None if scaling == "none" else fp32
-        calls.append((kernels.activate, (bf16, to[scaling], scale, 256, 2, gate, kind, scaling, 448.0, 128)))
+        places = i32 if kind == "silu" else None
+        given = bf16, to[scaling], scale, places, 256, 2, 80, gate, kind, scaling, 448.0, 128
+        calls.append((kernels.activate, given))
     first, step = map(int, part.split("/"))
     for kernel, arguments in calls[first::step]:
         kernel.warmup(*arguments, grid=(1,))

@@ -130,6 +130,33 @@ def fused_moe_kernel_gptq_awq(
 """
 
 
+BY_TMA = {
+    "rows": """\
+        if a_desc is not None:
+            a_rows = block_m * BLOCK_SIZE_M + places
+        else:
+            a_rows = rows // top_k
+""",
+    "a": """\
+        if a_desc is not None:
+            a = a_desc.load([block_m * BLOCK_SIZE_M, step * BLOCK_SIZE_K])
+        else:
+""",
+    "b": """\
+        if b_desc is not None:
+            b = b_desc.load([expert.to(tl.int32), block_n * BLOCK_SIZE_N, step * BLOCK_SIZE_K])
+            b = b.reshape(BLOCK_SIZE_N, BLOCK_SIZE_K).T
+        else:
+""",
+    "out": """\
+    if c_sorted:
+        c_rows = (block_m * BLOCK_SIZE_M + places).to(tl.int64)
+    else:
+        c_rows = rows
+""",
+}
+
+
 def sglang() -> str:
     """The same kernel with the arguments of SGLang 0.5.23's."""
     start, end = VLLM.index("    a_ptr, b_ptr, c_ptr, b_bias"), VLLM.index("):\n    pid = tl.program_id(0)")
@@ -150,6 +177,11 @@ def sglang() -> str:
     for old, new in (
         ("if HAS_BIAS:", "if bias_ptr is not None:"),
         ("b_bias_ptr + expert * stride_bbe + wrapped * stride_bbn", "bias_ptr + expert * stride_bias_e + wrapped"),
+        ("        a_at = a_ptr", BY_TMA["rows"] + "        a_at = a_ptr"),
+        ("        a = tl.load(a_at,", BY_TMA["a"] + "            a = tl.load(a_at,"),
+        ("        b = tl.load(b_at, mask", BY_TMA["b"] + "            b = tl.load(b_at, mask"),
+        ("a_scale_ptr + rows // top_k * stride_asm + group", "a_scale_ptr + a_rows * stride_asm + group"),
+        ("    out = rows[:, None]", BY_TMA["out"] + "    out = c_rows[:, None]"),
     ):
         assert old in text
         text = text.replace(old, new)

@@ -96,6 +96,61 @@ def test_a_pair_launches_a_tile_for_each_gemm(tmp_path: Path) -> None:
     assert alone == symbols[0]  # one binary
 
 
+def by_tma(up: int, down: int) -> PlainConfig:
+    """Tiles of 16 rows for both GEMMs, each with TMA or without."""
+    fields = {**entry(*TILES[0]), "USE_TMA": up}
+    return PlainConfig("sglang_moe", tuple((fields if up == down else {**fields, "down_USE_TMA": down}).items()))
+
+
+TMA_WAYS = tuple(itertools.starmap(by_tma, itertools.product((0, 1), (0, 1))))
+TMA_CASES = {
+    "bf16, no tile divides": BF16,
+    "most experts have none": CASES["most experts have none"],
+    "fp16 with bias": CASES["fp16 with bias"],
+    "fp8, a scale a block": FP8,
+    "few rows": replace(FP8, M=1, E=16),
+}
+
+
+@pytest.mark.parametrize("case", TMA_CASES)
+def test_sglangs_kernel_is_right_with_tma(case: str, tmp_path: Path) -> None:
+    """Its second GEMM by TMA reads rows as they are placed, and so the first one writes them."""
+    problem = replace(TMA_CASES[case], server="sglang")
+    script, problem = written(tmp_path, SOURCES["sglang"], problem, TMA_WAYS)
+    for one in TMA_WAYS:
+        found = checked(script, problem, one)
+        assert found.ok, (one.name, found.message)
+        assert 0 < found.error_over_bound <= 1
+    config = script_config(script, TMA_WAYS[1].name)
+    symbols = [launch.symbol(problem, config, part) for part in launch.PARTS]
+    assert symbols == ["sglang_moe_up_16x32x32_g1_w4_s2_sorted", "sglang_moe_down_16x32x32_g1_w4_s2_tma"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "way"),
+    [
+        ("c_rows = (block_m * BLOCK_SIZE_M + places).to(tl.int64)", "c_rows = rows", 1),
+        ("a_rows = block_m * BLOCK_SIZE_M + places", "a_rows = rows // top_k", 1),
+        ("a_desc.load([block_m * BLOCK_SIZE_M,", "a_desc.load([0,", 3),
+        ("b_desc.load([expert.to(tl.int32),", "b_desc.load([0,", 2),
+    ],
+)
+def test_a_wrong_kernel_with_tma_is_found(old: str, new: str, way: int, tmp_path: Path) -> None:
+    problem = replace(FP8, server="sglang")
+    assert old in SOURCES["sglang"]
+    script, problem = written(tmp_path, SOURCES["sglang"].replace(old, new), problem, TMA_WAYS)
+    assert "GEMM is wrong in row" in checked(script, problem, TMA_WAYS[way]).message
+
+
+@pytest.mark.parametrize("case", ["bf16, no tile divides", "fp8, a scale a block"])
+def test_a_whole_call_with_tma_is_the_operator(case: str, tmp_path: Path) -> None:
+    problem = replace(TMA_CASES[case], server="sglang", M=9)
+    script, problem = written(tmp_path, SOURCES["sglang"], problem, TMA_WAYS)
+    most = 0.1 if problem.dtype == "fp8_w8a8" else 0.01
+    for one in TMA_WAYS:
+        assert operator_error(script, problem, one) < most
+
+
 def script_config(script: str, name: str) -> dict[str, Any]:
     """A configuration as launchers find it in the text of a script."""
     text = Path(script).read_text()

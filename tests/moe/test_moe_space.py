@@ -40,7 +40,7 @@ def kept(problem: MoeProblem, of: Device = H200, but: tuple[str, ...] = ()) -> A
 def test_the_spaces_are_those_of_the_servers_tuners() -> None:
     fp8 = replace(DEEPSEEK, fp8="fp8_e4m3_fnuz")
     assert len(space_of(QWEN, H200)[0]) == 1920
-    assert len(space_of(replace(QWEN, server="sglang"), H200)[0]) == 2560
+    assert len(space_of(replace(QWEN, server="sglang"), H200)[0]) == 2 * 2560  # with TMA, and without
     assert (len(space_of(QWEN, MI300X)[0]), len(space_of(fp8, MI300X)[0])) == (40_000, 8_000)
     both = WORKLOAD.own_space([QWEN, replace(QWEN, server="sglang")], H200)
     assert sorted(both.families) == ["sglang_moe", "vllm_moe"]
@@ -71,6 +71,31 @@ def test_sglangs_tiles_divide_a_block_of_scales() -> None:
     found = kept(replace(DEEPSEEK, server="sglang", M=4096))
     assert set(found.BLOCK_SIZE_K) == {32, 64, 128}
     assert set(found.BLOCK_SIZE_N) == {32, 64, 128, 256}
+
+
+def test_tma_is_for_types_that_sglang_ships_it_for_and_gpus_that_have_it() -> None:
+    layer, few = replace(DEEPSEEK, server="sglang", M=4096), device("sm_80")
+    bf16 = replace(QWEN, server="sglang", M=512)
+    for problem in (layer, bf16):
+        assert set(kept(problem).USE_TMA) == {0, 1}
+    assert set(kept(bf16, few).USE_TMA) == {0} == set(kept(replace(bf16, N=772)).USE_TMA)
+    channel = {"scaling": "channel", "block_shape": (0, 0)}
+    others = (replace(layer, **channel), replace(bf16, dtype="int8_w8a16", scaling="channel"))  # type: ignore[arg-type]
+    for problem in (*others, replace(bf16, server="vllm")):
+        assert "USE_TMA" not in kept(problem)
+    assert "USE_TMA" not in kept(bf16, MI300X)
+    for problem in (layer, *others):
+        default = WORKLOAD.default_config(problem, H200).options()
+        assert default.get("USE_TMA") == (0 if problem is layer else None)
+
+
+def test_sglangs_gemms_may_differ_in_tma_alone() -> None:
+    tile = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1, "num_warps": 4}
+    with_tma, without = (PlainConfig("sglang_moe", (*tile.items(), ("USE_TMA", one))) for one in (1, 0))
+    (pair, *_) = WORKLOAD.recombined(
+        replace(DEEPSEEK, server="sglang"), [(with_tma, (9.0, 1.0)), (without, (1.0, 9.0))]
+    )
+    assert [launch.part_config(pair.to_dict(), part)["USE_TMA"] for part in launch.PARTS] == [0, 1]
 
 
 def test_blocks_are_no_larger_than_the_busiest_expert() -> None:
