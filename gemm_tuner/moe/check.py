@@ -47,9 +47,9 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
                 found = given.in_rows(found, config["BLOCK_SIZE_M"])
             if turn == 0:
                 first[part] = found.clone()
-                verdict = compared(
-                    problem, operands, part, name, found.to(operands.gemms[part].c.dtype), wide=given.wide
-                )
+                narrow = found.to(operands.gemms[part].c.dtype)
+                writes_zeros = not launch.sides(config, part).c_sorted
+                verdict = compared(problem, operands, part, name, narrow, wide=given.wide, writes_zeros=writes_zeros)
                 worst = verdict if verdict.error_over_bound > worst.error_over_bound or not verdict.ok else worst
             elif first_difference(first[part], found) is not None:
                 text = f"call {turn + 1} of the {part} GEMM gave other bits"
@@ -66,15 +66,23 @@ def processors(device: str) -> int:
     return 1 if device == "cpu" else int(torch.cuda.get_device_properties(0).multi_processor_count)
 
 
-def compared(problem: MoeProblem, operands: MoeOperands, part: str, name: str, found: Any, *, wide: bool) -> Verdict:
+def compared(
+    problem: MoeProblem, operands: MoeOperands, part: str, name: str, found: Any, *, wide: bool,
+    writes_zeros: bool = True,
+) -> Verdict:  # fmt: skip
     """The verdict on C of one GEMM: errors are relative to their bounds; a row that was not written is wrong. wide: the
-    kernel multiplied in fp32."""
+    kernel multiplied in fp32. writes_zeros: to the rows of other ranks' experts, which it leaves alone otherwise."""
     import torch
 
     worst, at, most = 0.0, (0, 0), 0.0
     a = operands.gemms[part].a.float()  # exact; not all devices gather 8-bit floats
     flat = torch.from_numpy(operands.ids.reshape(-1).astype("int64")).to(found.device)
-    for expert in torch.unique(flat).tolist():
+    others = torch.nonzero(flat >= problem.E).flatten()
+    if writes_zeros and len(others) and (wrong := torch.nonzero(found[others] != 0)).numel():
+        row, column = int(others[wrong[0, 0]]), int(wrong[0, 1])
+        text = f"the {part} GEMM is wrong in row {row}, column {column}: no zero for another rank's expert"
+        return Verdict(problem, name, False, math.inf, math.inf, (row, column), text)
+    for expert in torch.unique(flat[flat < problem.E]).tolist():
         rows = torch.nonzero(flat == expert).flatten()
         expected, bound = reference(problem, operands, part, a, rows, expert, wide=wide)
         error = (found[rows].double() - expected).abs()

@@ -183,7 +183,8 @@ def specialization(problem: MoeProblem, block_m: int) -> str:
     """A name for what Triton specializes in addition to the configuration: classes of integers, and constants."""
     server = launchers.of_problem(problem)
     types = (problem.dtype, problem.fp8, problem.out, problem.scaling, problem.block_shape, problem.bias, problem.topk,
-             problem.zero_points, (problem.N, problem.K, problem.gates) if problem.grouped else "")  # fmt: skip
+             problem.zero_points, problem.global_E > 0,
+             (problem.N, problem.K, problem.gates) if problem.grouped else "")  # fmt: skip
     classes = [_class_of(one) for one in (server.ids_read(problem, block_m), problem.rows)]
     a_bytes = 1 if problem.dtype == "fp8_w8a8" else 2
     for part in PARTS:

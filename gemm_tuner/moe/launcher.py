@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gemm_tuner.moe import alignment
+from gemm_tuner.moe.alignment import Buckets
 from gemm_tuner.moe.problem import MoeProblem
 
 FIELDS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
@@ -51,9 +52,13 @@ class Launcher(ABC):
     def sorts(self, problem: MoeProblem) -> bool:
         return True
 
+    def buckets(self, problem: MoeProblem) -> Buckets:
+        """What rows are sorted by: here every expert of every rank."""
+        return Buckets(problem.routed_E, 0)
+
     def room(self, problem: MoeProblem, block_m: int) -> int:
         """The length of the sorted ids."""
-        return alignment.room(problem.rows, problem.E, block_m)
+        return alignment.room(problem.rows, problem.routed_E, block_m)
 
     def waits_for_earlier_kernels(self, arch: str) -> bool:
         """Whether its launcher compiles in the instructions of programmatic dependent launch."""

@@ -50,7 +50,7 @@ class Gemm:
 class MoeOperands:
     """The operands for one draw of the routing; draws share the tensors ``gemms``.
 
-    router:  fp32 weight of each row. ids: (tokens, topk).
+    router:  fp32 weight of each row. ids: (tokens, topk), those from E on of other ranks.
     aligned: sorted rows by BLOCK_SIZE_M, created on demand; placed: of each GEMM A and its scales with their rows where
              they are placed; results: C of each GEMM with as many rows, which draws share.
     wide:    created by ``interpretable``.
@@ -125,7 +125,7 @@ class MoeOperands:
         if block_m not in self.aligned:
             server = of_problem(self.problem)
             length = server.room(self.problem, block_m) if server.sorts(self.problem) else 0
-            found = alignment.align(self.ids, self.problem.E, block_m, length)
+            found = alignment.align(self.ids, self.problem.E, block_m, length, server.buckets(self.problem))
             device = self.router.device
             row_ids = None if found.row_ids is None else torch.from_numpy(found.row_ids).to(device)
             total = torch.tensor([found.total], dtype=torch.int32, device=device)

@@ -55,7 +55,7 @@ class Own(Launcher):
         return (columns % c.BLOCK_SIZE_K == 0) | (problem.grouped & (c.BLOCK_SIZE_K % columns == 0))
 
     def sorts(self, problem: MoeProblem) -> bool:
-        return not alignment.is_sparse(problem.rows, problem.E)
+        return bool(problem.global_E) or not alignment.is_sparse(problem.rows, problem.E)
 
     def ids_read(self, problem: MoeProblem, block_m: int) -> int:
         return self.room(problem, block_m)

@@ -23,6 +23,6 @@ def values(problem: MoeProblem, config: dict[str, Any], part: str, tensors: Tens
         "EVEN_K": of.depth % own["BLOCK_SIZE_K"] == 0, "TOP_K": of.divisor, "SCALING": problem.scaling,
         "GROUP_N": problem.block_shape[0], "GROUP_K": problem.block_shape[1], "PACKED": problem.packed,
         "HAS_ZERO": problem.zero_points, "HAS_BIAS": problem.bias,
-        "SORTED": tensors.row_ids is not None, "BY_ROUTER": part == DOWN,
+        "OTHER_RANKS": problem.global_E > 0, "SORTED": tensors.row_ids is not None, "BY_ROUTER": part == DOWN,
         "OUT": "fp32" if tensors.wide else problem.out,
     }  # fmt: skip

@@ -69,9 +69,10 @@ class WholeCall:
         row_ids.fill_(one.rows)
         programs = (-(-one.rows // BLOCK),)
         kernels.count_rows[programs](self.ids, counts, one.rows, BLOCK)
-        experts = 1 << (one.E - 1).bit_length()
+        by = of_problem(one).buckets(one)
+        padded = 1 << (by.count - 1).bit_length()
         kernels.lay_out[(-(-len(owners) // OWNERS_BLOCK),)](
-            counts, starts, owners, total, one.E, len(owners), self.block_m, experts, OWNERS_BLOCK
+            counts, starts, owners, total, by.count, by.first, one.E, len(owners), self.block_m, padded, OWNERS_BLOCK
         )
         kernels.place_rows[programs](self.ids, starts, taken, row_ids, one.rows, BLOCK)
 
@@ -106,8 +107,9 @@ def made(workload: MoeWorkload, script: ModuleType, config: dict[str, Any], oper
     row_ids, owners, total = (None if t is None else t.clone() for t in operands.alignment(block_m))
     mine = replace(operands, gemms={part: own(part) for part in (UP, DOWN)},
                    aligned={block_m: (row_ids, owners, total)}, placed={}, results={})  # fmt: skip
-    ids = torch.from_numpy(operands.ids.reshape(-1).copy()).to(x.device)
-    counts = torch.zeros(3, one.E, dtype=torch.int32, device=x.device)
+    by = of_problem(one).buckets(one)
+    ids = torch.from_numpy(by.of_ids(operands.ids, one.E).reshape(-1).copy()).to(x.device)
+    counts = torch.zeros(3, by.count, dtype=torch.int32, device=x.device)
     launches = workload.launches(script, config, one, mine, None, processors(x.device.type))
     out = torch.empty(one.M, one.K, dtype=gemms[DOWN].c.dtype, device=x.device)
     assert extent(one, UP).rows_a == one.M

@@ -153,11 +153,15 @@ class MoeWorkload(PlainWorkload):
             block = math.lcm(block, *depths)
         if not interpreted:
             odd = (block, 3 * block) if block > 1 else (80, 144)
-            return one, replace(one, M=RAGGED_TOKENS, E=min(one.E, 16), topk=min(one.topk, 16), N=odd[0], K=odd[1])
-        few = replace(one, E=FEW_EXPERTS, topk=min(2, one.topk), M=FEW_TOKENS, seeds=1)
+            experts = min(one.E, 16)
+            of_all = 2 * experts if one.global_E else 0
+            ragged = replace(one, M=RAGGED_TOKENS, E=experts, global_E=of_all, topk=min(one.topk, 16))
+            return one, replace(ragged, N=odd[0], K=odd[1])
+        of_all = 2 * FEW_EXPERTS if one.global_E else 0
+        few = replace(one, E=FEW_EXPERTS, global_E=of_all, topk=min(2, one.topk), M=FEW_TOKENS, seeds=1)
         even = _least(2 * max(config["BLOCK_SIZE_N"], config["BLOCK_SIZE_K"]), block, limit=256)
-        ragged = block if block > 1 else 48
-        return replace(few, N=even, K=even), replace(few, M=1, N=ragged, K=3 * block if block > 1 else 80)
+        odd = (block, 3 * block) if block > 1 else (48, 80)
+        return replace(few, N=even, K=even), replace(few, M=1, N=odd[0], K=odd[1])
 
     def check(self, script: ModuleType, problem: Problem, name: str, seed: int, device: str) -> Verdict:
         from gemm_tuner.moe.check import check

@@ -157,6 +157,9 @@ BY_TMA = {
 }
 
 
+ZEROS = "        write_zeros(c_ptr, out, inside, BLOCK_SIZE_M, BLOCK_SIZE_N, compute_type)\n        return\n"
+
+
 def sglang() -> str:
     """The same kernel with the arguments of SGLang 0.5.23's."""
     start, end = VLLM.index("    a_ptr, b_ptr, c_ptr, b_bias"), VLLM.index("):\n    pid = tl.program_id(0)")
@@ -175,6 +178,7 @@ def sglang() -> str:
     naive, sorts = text.index("    if naive_block_assignment:"), text.index("        rows = tl.load(sorted")
     text = text[:naive] + text[sorts + 4 :]
     for old, new in (
+        (ZEROS, "        if not c_sorted:\n    " + ZEROS),
         ("if HAS_BIAS:", "if bias_ptr is not None:"),
         ("b_bias_ptr + expert * stride_bbe + wrapped * stride_bbn", "bias_ptr + expert * stride_bias_e + wrapped"),
         ("        a_at = a_ptr", BY_TMA["rows"] + "        a_at = a_ptr"),

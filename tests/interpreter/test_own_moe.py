@@ -33,6 +33,12 @@ CASES = {
     "fp8, a scale a row": replace(FP8, scaling="channel", block_shape=(0, 0)),
     "fp8, a scale a tensor": replace(FP8, scaling="tensor", block_shape=(0, 0)),
 }
+OTHERS = replace(BF16, M=9, global_E=10)
+CASES |= {
+    "other ranks": OTHERS,
+    "other ranks, bias, fp16": replace(OTHERS, dtype="fp16", out="fp16", bias=True),
+    "fp8, other ranks": replace(FP8, M=9, global_E=10),
+}
 INT4 = replace(BF16, N=64, K=160, dtype="int4_w4a16", scaling="group", block_shape=(0, 32))
 CASES |= {
     "8 bits, a scale a row": replace(BF16, dtype="int8_w8a16", scaling="channel"),
@@ -77,7 +83,7 @@ def beside(problem: MoeProblem, server: str) -> MoeProblem:
 
 
 @pytest.mark.parametrize("server", ["vllm", "sglang"])
-@pytest.mark.parametrize("case", ["bf16, no tile divides", "without sorting"])
+@pytest.mark.parametrize("case", ["bf16, no tile divides", "without sorting", "other ranks"])
 def test_it_is_right_with_the_rows_as_a_server_aligns_them(case: str, server: str, tmp_path: Path) -> None:
     problem, one = beside(CASES[case], server), config(2, 0, 0)
     found = checked(script_of(tmp_path, problem, one), problem, one)
@@ -91,7 +97,7 @@ def test_it_is_right_with_the_rows_as_a_server_aligns_them(case: str, server: st
         ("bf16, no tile divides", "if BY_ROUTER:", "if False:"),
         ("bf16, no tile divides", "(expert * N + held) * (K // PACKED)", "held * (K // PACKED)"),
         ("bf16, no tile divides", "real = row < rows", "real = row < rows - 1"),
-        ("bf16, no tile divides", "tl.range(0, K, BLOCK_SIZE_K)", "tl.range(0, K - 16, BLOCK_SIZE_K)"),
+        ("bf16, no tile divides", "depth_end = K\n", "depth_end = K - 16\n"),
         ("bf16, no tile divides", "tiles, tl.num_programs(0)", "tiles - 1, tl.num_programs(0)"),
         ("an expert with one row, one with none", "blocks_m - first_m, GROUP_SIZE_M", "blocks_m, GROUP_SIZE_M"),
         ("bf16, no tile divides", "tl.dot(w, a.T, total)", "tl.dot(w, a.T)"),
@@ -114,6 +120,8 @@ def test_it_is_right_with_the_rows_as_a_server_aligns_them(case: str, server: st
         ("fp8, several tiles have the scales of a row of blocks", "held // GROUP_N", "held // BLOCK_SIZE_N"),
         ("fp8, a scale a row", "a_scale_ptr + a_row", "a_scale_ptr + row"),
         ("fp8, a scale a tensor", "w_scale_ptr + expert)", "w_scale_ptr)"),
+        ("other ranks", "tl.where(expert < 0, 0, K)", "K"),
+        ("other ranks, bias, fp16", "tl.where(is_mine, bias, 0.0)", "bias"),
         ("8 bits, a scale a row", "w_scale_ptr + expert * N + held", "w_scale_ptr + held"),
         ("4 bits in groups", "tl.interleave(low, high)", "tl.interleave(high, low)"),
         ("4 bits in groups", "MIDDLE: tl.constexpr = 8", "MIDDLE: tl.constexpr = 7"),
@@ -173,7 +181,14 @@ def test_the_rows_are_as_ragged_as_the_cases_say() -> None:
 
 @pytest.mark.parametrize(
     "case",
-    ["bf16, no tile divides", "without sorting", "fp8, a scale a block", "8 bits, a scale a row", "4 bits in groups"],
+    [
+        "bf16, no tile divides",
+        "other ranks",
+        "without sorting",
+        "fp8, a scale a block",
+        "8 bits, a scale a row",
+        "4 bits in groups",
+    ],
 )
 def test_a_whole_call_is_the_operator(case: str, tmp_path: Path) -> None:
     """Alone, and with the rows as vLLM aligns them, where a row of its kernel has the time of ours beside its own."""

@@ -94,6 +94,16 @@ def test_our_family_alone_beside_a_server_is_refused(kernel: str, capsys: pytest
     assert {one.server for one in asked(*FLAGS, "--m", "5", "--families", "own_moe")} == {"own"}
 
 
+def test_tokens_are_routed_over_the_experts_of_all_ranks(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--from", str(DATA / "deepseek_v3.json"), "--tp", "8", "--enable_expert_parallel", "--dry_run")
+    (one,) = asked(*words, "--m", "16", "--global_experts", "256")
+    assert (one.E, one.global_E, one.routed_E) == (32, 256, 256)
+    read = problem_from_dict(one.row())
+    assert read == one and isinstance(read, MoeProblem) and read.key == one.key
+    status, text = told(capsys, *words, "--global_experts", "32")
+    assert status == 2 and "--global_experts above" in text
+
+
 def test_a_servers_tuned_file_needs_a_server(capsys: pytest.CaptureFixture[str]) -> None:
     status, text = told(capsys, *FLAGS, "--current", "E=8,N=64,device_name=NVIDIA_H200.json")
     assert status == 2 and "--current" in text and "--kernel_from" in text

@@ -157,6 +157,32 @@ def test_alignment_gives_every_row_a_place_in_a_block_of_its_expert() -> None:
             assert (found.experts[found.total // block :] == -1).all()
 
 
+def test_rows_of_other_ranks_are_sorted_as_a_server_sorts_them() -> None:
+    """vLLM by all ranks' experts, of which others become -1; SGLang's are one bucket more, in front."""
+    ids = np.array([[7, 1], [0, 7], [9, 1], [4, 7]], dtype=np.int32)  # 2 of 10 experts are of this rank
+    for server, owners in (("vllm", [0, 1, -1, -1, -1]), ("sglang", [-1, -1, 0, 1])):
+        layer = MoeProblem(server, 4, 2, 64, 64, 2, global_E=10)
+        launcher = SERVERS[server]
+        assert launcher.sorts(layer) and not launcher.ids_read(layer, 4) % 4
+        found = alignment.align(ids, 2, 4, launcher.room(layer, 4), launcher.buckets(layer))
+        assert found.experts[: found.total // 4].tolist() == owners and (found.experts[found.total // 4 :] == -1).all()
+        assert found.row_ids is not None and len(found.row_ids) >= found.total
+        real = found.row_ids < 8
+        assert sorted(found.row_ids[real].tolist()) == list(range(8))
+        experts = np.repeat(found.experts, 4)[: len(found.row_ids)]
+        flat = ids.ravel()[found.row_ids[real]]
+        assert (experts[real] == np.where(flat < 2, flat, -1)).all()
+
+
+def test_a_rank_has_its_share_of_the_rows() -> None:
+    whole = replace(QWEN, M=512)
+    rank = replace(whole, E=16, global_E=128)
+    mine = [int(routing.counts(ids, rank.E).sum()) for ids in model.draws(rank)]
+    assert all(400 < rows < 600 for rows in mine) and whole.rows == 4096
+    assert rank.flops == whole.flops / 8 and rank.key != replace(rank, global_E=0).key
+    assert max(kept(rank).BLOCK_SIZE_M) == max(kept(whole).BLOCK_SIZE_M)  # as busy experts
+
+
 def test_defaults_are_what_the_servers_launch_without_a_file() -> None:
     """Read off vLLM 0.33.0 and SGLang 0.5.23: BLOCK_SIZE_M, N, K, GROUP_SIZE_M, num_warps, num_stages."""
     sglang = {"server": "sglang"}

@@ -34,8 +34,8 @@ from gemm_tuner.system.documents import show
 from gemm_tuner.system.terminal_table import print_line
 
 # Flags that describe a layer, which a size file has described.
-OF_A_LAYER = (*SIZES, "m", "tp", "dense", "enable_expert_parallel", "dtype", "out", "block_shape", "group_size",
-              "zero_points", "per_channel", "fp8", "activation", "bias")  # fmt: skip
+OF_A_LAYER = (*SIZES, "m", "tp", "dense", "enable_expert_parallel", "global_experts", "dtype", "out", "block_shape",
+              "group_size", "zero_points", "per_channel", "fp8", "activation", "bias")  # fmt: skip
 
 DESCRIPTION = """\
 Tunes the fused MoE kernel of a server for one layer: both GEMMs of a call, in the server's own kernel, which is taken
@@ -89,6 +89,9 @@ def add_flags(parser: Parser) -> None:
                        "file; block-scaled fp8 for the servers, too")  # fmt: skip
     layer.add_argument("--enable_expert_parallel", action="store_true", help="ranks have whole experts")
     layer.add_argument("--E", metavar="E", type=positive, help="experts of a rank")
+    layer.add_argument("--global_experts", metavar="E", type=positive, help="experts of all ranks, over which tokens "
+                       "are routed: rows of other ranks have the expert id -1, for which kernels write zeros (default: "
+                       "all rows are of the rank's own experts, as after an all-to-all)")  # fmt: skip
     layer.add_argument("--N", metavar="N", type=positive, help="intermediate size of a rank: half the columns of w1 of "
                        "a gated activation")  # fmt: skip
     layer.add_argument("--K", metavar="K", type=positive, help="hidden size")
@@ -266,8 +269,9 @@ def layers(layer: Layer, arguments: argparse.Namespace, drawn: dict[str, Any]) -
     fp8 = arguments.fp8 or ("fp8_e4m3_fnuz" if arch.startswith("gfx94") else "fp8_e4m3")
     one = MoeProblem(
         NAME, 1, layer.E, layer.N, layer.K, layer.topk, layer.dtype, layer.out, layer.scaling, layer.block_shape,
-        layer.activation, layer.bias, fp8, zero_points=layer.zero_points, **drawn,
+        layer.activation, layer.bias, fp8, zero_points=layer.zero_points, global_E=arguments.global_experts or 0,
+        **drawn,
     )  # fmt: skip
     problem.check(one, "the layer")
-    problem.check_tokens(max(tokens_of_calls), layer.E, "--m")
+    problem.check_tokens(max(tokens_of_calls), one.routed_E, "--m")
     return [one.at(tokens) for tokens in tokens_of_calls]
