@@ -1,6 +1,6 @@
 """Prints a table of a results file of ``tune_gemm.py moe``: the tuned time of each M, that of the server's default and
-of the file that the server ships, all from the same finals; times of whole calls (call), alignment to sum; geometric
-means, and how long the run took.
+of the file that the server ships, all from the same finals; times of whole calls (call), alignment to sum; those of
+this package's own kernel beside the server's; geometric means, and how long the run took.
 
     python benchmarks/moe_table.py moe.yaml --shipped "E=128,N=768,device_name=NVIDIA_H200.json"
 """
@@ -19,6 +19,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from gemm_tuner.moe import tuned_file
 from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.pipeline.rivals import NAME, TIME_US
 from gemm_tuner.report import moe_calls
 from gemm_tuner.store import results, run_record
 from gemm_tuner.store.results import Results, Row
@@ -26,7 +27,8 @@ from gemm_tuner.store.run_record import TABLES, tables_folder
 
 HEAD = (
     "| M | default us | shipped us | tuned us | default / tuned | shipped / tuned | call default us | call shipped us "
-    "| call tuned us | call default / tuned | call shipped / tuned | verified | configuration |"
+    "| call tuned us | call default / tuned | call shipped / tuned | own us | tuned / own | call own us "
+    "| call tuned / own | verified | configuration |"
 )
 
 
@@ -50,6 +52,10 @@ def main() -> None:
         call = kept["us"] if kept.get("configs", {}).get(moe_calls.TUNED) == row.config.name else {}
         whole = {"default": call.get(moe_calls.DEFAULT), "shipped": call.get(moe_calls.CURRENT)}
         cells += cells_of(whole, call.get(moe_calls.TUNED), ratios, "call, ")
+        derived = row.facts.get("derived", {})
+        ours = call.get(moe_calls.OURS) if kept.get("configs", {}).get(moe_calls.OURS) == derived.get(NAME) else None
+        cells += beside(us, derived.get(TIME_US), ratios, "tuned / own")
+        cells += beside(call.get(moe_calls.TUNED), ours, ratios, "call, tuned / own")
         tile = "x".join(str(value) for value in list(row.config.options().values())[:3])
         rest = "/".join(str(value) for value in list(row.config.options().values())[3:])
         print(f"| {row.problem.M} | {' | '.join(cells)} | {row.verified.value} | {tile} {rest} |")
@@ -57,7 +63,8 @@ def main() -> None:
         print(f"| {problem.shape} | none: {reason} |")
     for name, values in ratios.items():
         if values:
-            print(f"\ngeometric mean, {name} / tuned: {mean(values):.3f} over {len(values)} M")
+            said = name if "/" in name else f"{name} / tuned"
+            print(f"\ngeometric mean, {said}: {mean(values):.3f} over {len(values)} M")
     folder = results.run_folder(arguments.results, found.header)
     if folder is not None and (folder / "run.json").exists():
         print(f"\nthe run took {run_record.read(folder).seconds:.0f} s")
@@ -69,6 +76,13 @@ def cells_of(times: dict[str, float | None], us: float | None, ratios: dict[str,
     for name, ratio in found.items():
         ratios[of + name] += [] if ratio is None else [ratio]
     return [decimals(one, 2) for one in (*times.values(), us)] + [decimals(one, 3) for one in found.values()]
+
+
+def beside(us: float | None, ours: float | None, ratios: dict[str, list[float]], name: str) -> list[str]:
+    """The time of this package's own kernel, and how many times that the server's takes."""
+    ratio = us / ours if us and ours else None
+    ratios.setdefault(name, []).extend([] if ratio is None else [ratio])
+    return [decimals(ours, 2), decimals(ratio, 3)]
 
 
 def shipped_us(found: Results, row: Row, arguments: argparse.Namespace) -> float | None:

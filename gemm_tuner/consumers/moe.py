@@ -20,7 +20,7 @@ from gemm_tuner.consumers.consumer import Body, Consumer, Entry, ExportTarget, O
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.moe import tuned_file
 from gemm_tuner.moe.launch import DOWN, OF_DOWN, UP, part_config
-from gemm_tuner.moe.launcher import AMD_FIELDS, FIELDS
+from gemm_tuner.moe.launcher import AMD_FIELDS, FIELDS, TMA
 from gemm_tuner.moe.launchers import family_fault, other_kernel_fault
 from gemm_tuner.moe.problem import SCALINGS_OF, SIXTEEN_BIT, MoeProblem
 from gemm_tuner.moe.servers import GRID, SERVERS
@@ -62,6 +62,8 @@ def ordered(offer: Offer, part: str) -> Entry:
     """The entry of one GEMM, with keys in the order of the servers' own files."""
     own = part_config(dict(offer.config.options()), part)
     found = {name: own[name] for name in (*FIELDS, *AMD_FIELDS) if name in own}
+    if TMA in own and (part == DOWN or own[TMA]):  # older versions of SGLang look for it in the file for DOWN only
+        found[TMA] = bool(own[TMA])
     # vLLM's launcher of the kernel for integers in groups gives it what the entry holds, and nothing else.
     needs = offer.problem.grouped and offer.problem.server == "vllm"
     return {**found, "SPLIT_K": 1} if needs else found

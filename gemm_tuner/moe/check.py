@@ -17,6 +17,7 @@ from gemm_tuner.gemm.reference import (
     TRUNCATION_FACTOR,
 )
 from gemm_tuner.languages.bits import first_difference
+from gemm_tuner.moe import launch
 from gemm_tuner.moe.launch import DOWN, PARTS, extent
 from gemm_tuner.moe.operands import Gemm, MoeOperands, make
 from gemm_tuner.moe.problem import MoeProblem
@@ -31,20 +32,24 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
     """Checks one configuration. Results are NaN before the call. On a GPU repeated calls must give the same bits."""
     operands = make(problem, seed, device)[0]
     given = operands.interpretable() if device == "cpu" else operands
-    launches = workload.launches(script, script.CONFIGS[name], problem, given, None, processors(device))
+    config = script.CONFIGS[name]
+    launches = workload.launches(script, config, problem, given, None, processors(device))
+    results = {part: one.c for part, one in given.of_config(config).items()}
     worst = Verdict(problem, name, True, 0.0, 0.0)
     first: dict[str, Any] = {}
     for turn in range(1 if device == "cpu" else REPEATS):
         for part in PARTS:
-            given.gemms[part].c.fill_(float("nan"))
+            results[part].fill_(float("nan"))
         launch_all(launches)
         for part in PARTS:
-            found = given.gemms[part].c
+            found = results[part]
+            if launch.sides(config, part).c_sorted:
+                found = given.in_rows(found, config["BLOCK_SIZE_M"])
             if turn == 0:
                 first[part] = found.clone()
-                verdict = compared(
-                    problem, operands, part, name, found.to(operands.gemms[part].c.dtype), wide=given.wide
-                )
+                narrow = found.to(operands.gemms[part].c.dtype)
+                writes_zeros = not launch.sides(config, part).c_sorted
+                verdict = compared(problem, operands, part, name, narrow, wide=given.wide, writes_zeros=writes_zeros)
                 worst = verdict if verdict.error_over_bound > worst.error_over_bound or not verdict.ok else worst
             elif first_difference(first[part], found) is not None:
                 text = f"call {turn + 1} of the {part} GEMM gave other bits"
@@ -61,15 +66,23 @@ def processors(device: str) -> int:
     return 1 if device == "cpu" else int(torch.cuda.get_device_properties(0).multi_processor_count)
 
 
-def compared(problem: MoeProblem, operands: MoeOperands, part: str, name: str, found: Any, *, wide: bool) -> Verdict:
+def compared(
+    problem: MoeProblem, operands: MoeOperands, part: str, name: str, found: Any, *, wide: bool,
+    writes_zeros: bool = True,
+) -> Verdict:  # fmt: skip
     """The verdict on C of one GEMM: errors are relative to their bounds; a row that was not written is wrong. wide: the
-    kernel multiplied in fp32."""
+    kernel multiplied in fp32. writes_zeros: to the rows of other ranks' experts, which it leaves alone otherwise."""
     import torch
 
     worst, at, most = 0.0, (0, 0), 0.0
     a = operands.gemms[part].a.float()  # exact; not all devices gather 8-bit floats
     flat = torch.from_numpy(operands.ids.reshape(-1).astype("int64")).to(found.device)
-    for expert in torch.unique(flat).tolist():
+    others = torch.nonzero(flat >= problem.E).flatten()
+    if writes_zeros and len(others) and (wrong := torch.nonzero(found[others] != 0)).numel():
+        row, column = int(others[wrong[0, 0]]), int(wrong[0, 1])
+        text = f"the {part} GEMM is wrong in row {row}, column {column}: no zero for another rank's expert"
+        return Verdict(problem, name, False, math.inf, math.inf, (row, column), text)
+    for expert in torch.unique(flat[flat < problem.E]).tolist():
         rows = torch.nonzero(flat == expert).flatten()
         expected, bound = reference(problem, operands, part, a, rows, expert, wide=wide)
         error = (found[rows].double() - expected).abs()

@@ -8,8 +8,8 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
-from gemm_tuner.moe import launchers
-from gemm_tuner.moe.launcher import AMD_FIELDS
+from gemm_tuner.moe import alignment, launchers
+from gemm_tuner.moe.launcher import AMD_FIELDS, TMA
 from gemm_tuner.moe.own import OWN_FIELDS
 from gemm_tuner.moe.problem import MoeProblem
 
@@ -39,6 +39,14 @@ def extent(problem: MoeProblem, part: str) -> Extent:
     return Extent(problem.rows, problem.K, problem.N, 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Which tensors of a GEMM have their rows where the alignment places them, with padding."""
+
+    a_sorted: bool = False
+    c_sorted: bool = False
+
+
 @dataclass(frozen=True)
 class Tensors:
     """The tensors of one GEMM; None for those that the problem does not have. wide: C is fp32, for the interpreter."""
@@ -65,12 +73,34 @@ def part_config(config: dict[str, Any], part: str) -> dict[str, Any]:
     return {**shared, **own} if part == DOWN else shared
 
 
+def sides(config: dict[str, Any], part: str) -> Sides:
+    """SGLang's second GEMM by TMA reads rows as they are placed, and so the first one writes them."""
+    by_tma = bool(part_config(config, DOWN).get(TMA))
+    return Sides(a_sorted=by_tma and part == DOWN, c_sorted=by_tma and part == UP)
+
+
+def placed_rows(problem: MoeProblem, block_m: int) -> int:
+    """The rows of sorted tensors: as many as SGLang allocates."""
+    return alignment.room(problem.rows, problem.E + 1, block_m)
+
+
+def descriptors(problem: MoeProblem, config: dict[str, Any], part: str) -> dict[str, Any]:
+    """The extents and tiles of A's and w's tensor descriptors, None for those that a GEMM does not have: SGLang's first
+    GEMM gathers rows of A by pointers."""
+    own, of = part_config(config, part), extent(problem, part)
+    block_m, block_n, block_k = (own[f"BLOCK_SIZE_{axis}"] for axis in "MNK")
+    a = [placed_rows(problem, block_m), of.depth], [block_m, block_k]
+    w = [problem.E, of.columns, of.depth], [1, block_n, block_k]
+    return {"a_desc": a if sides(config, part).a_sorted else None, "b_desc": w if own.get(TMA) else None}
+
+
 def symbol(problem: MoeProblem, config: dict[str, Any], part: str) -> str:
     """The symbol of a GEMM's kernel; configurations with the same launch share it."""
     own, launcher = part_config(config, part), launchers.of_config(problem, config)
     block_k = int(launcher.launched_k(problem, own["BLOCK_SIZE_K"]))
     tile = f"{own['BLOCK_SIZE_M']}x{own['BLOCK_SIZE_N']}x{block_k}"
     more = "".join(f"_{name}{own[name]}" for name in (*AMD_FIELDS, *OWN_FIELDS) if name in own)
+    more += "_tma" * bool(own.get(TMA)) + "_sorted" * sides(config, part).c_sorted
     rest = f"g{own['GROUP_SIZE_M']}_w{own['num_warps']}_s{own['num_stages']}"
     return f"{launcher.name}_moe_{part}_{tile}_{rest}{more}"
 
@@ -115,14 +145,14 @@ def values(problem: MoeProblem, config: dict[str, Any], part: str, tensors: Tens
         "b_bias_ptr": tensors.bias, "bias_ptr": tensors.bias,
         "a_scale_ptr": tensors.a_scale, "b_scale_ptr": tensors.w_scale, "topk_weights_ptr": tensors.router,
         "sorted_token_ids_ptr": tensors.row_ids, "expert_ids_ptr": tensors.experts,
-        "num_tokens_post_padded_ptr": tensors.total, "a_desc": None, "b_desc": None, "add_mask_ptr": None,
+        "num_tokens_post_padded_ptr": tensors.total, "add_mask_ptr": None,
         "N": of.columns, "K": of.depth, "EM": server.ids_read(problem, block_m), "num_valid_tokens": problem.rows,
         "stride_am": of.depth, "stride_ak": 1,
         "stride_be": of.columns * row, "stride_bk": 1, "stride_bn": row,
         "b_zp_ptr": tensors.zero, "has_zp": problem.zero_points, "group_size": group_k,
         "stride_bze": zeros[0], "stride_bzk": zeros[1], "stride_bzn": zeros[2],
         "use_int4_w4a16": problem.dtype == "int4_w4a16", "block_k_diviable": of.depth % block_k == 0,
-        "stride_cm": of.columns, "stride_cn": 1, **strides,
+        "stride_cm": of.columns, "stride_cn": 1, **strides, **descriptors(problem, config, part),
         "stride_bbe": bias_strides[0], "stride_bbn": bias_strides[1],
         "stride_bias_e": bias_strides[0], "stride_bias_n": bias_strides[1],
         "group_n": group_n, "group_k": group_k, "naive_block_assignment": not server.sorts(problem),
@@ -133,7 +163,8 @@ def values(problem: MoeProblem, config: dict[str, Any], part: str, tensors: Tens
         "use_int8_w8a16": problem.dtype == "int8_w8a16",
         "per_channel_quant": problem.scaling == "channel" and problem.dtype == "fp8_w8a8",
         "HAS_BIAS": problem.bias, "SWAP_AB": swaps, "swap_ab": swaps, "USE_TD": False,
-        "even_Ks": row % block_k == 0, "c_sorted": False, "FUSE_ADD_TO_OUTPUT": False, "MASK_OUTPUT": False,
+        "even_Ks": row % block_k == 0, "c_sorted": sides(config, part).c_sorted,
+        "FUSE_ADD_TO_OUTPUT": False, "MASK_OUTPUT": False,
         "FUSE_SUM_ALL_REDUCE": False, "ROUTER_TOPK": problem.topk, "FUSE_SWIGLU": False,
         "USE_GDC": waits, "GDC_EARLY": waits and of.rows_a <= EARLY_ROWS,
         "A_OUTPUT_SLICES": 1, "A_OUTPUT_SLICE_WIDTH": 0, "A_OUTPUT_SLICE_K": 0,
@@ -152,7 +183,8 @@ def specialization(problem: MoeProblem, block_m: int) -> str:
     """A name for what Triton specializes in addition to the configuration: classes of integers, and constants."""
     server = launchers.of_problem(problem)
     types = (problem.dtype, problem.fp8, problem.out, problem.scaling, problem.block_shape, problem.bias, problem.topk,
-             problem.zero_points, (problem.N, problem.K, problem.gates) if problem.grouped else "")  # fmt: skip
+             problem.zero_points, problem.global_E > 0,
+             (problem.N, problem.K, problem.gates) if problem.grouped else "")  # fmt: skip
     classes = [_class_of(one) for one in (server.ids_read(problem, block_m), problem.rows)]
     a_bytes = 1 if problem.dtype == "fp8_w8a8" else 2
     for part in PARTS:

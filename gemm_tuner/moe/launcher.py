@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gemm_tuner.moe import alignment
+from gemm_tuner.moe.alignment import Buckets
 from gemm_tuner.moe.problem import MoeProblem
 
 FIELDS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
+# Of SGLang's entries: its kernel loads through tensor descriptors where this is true.
+TMA = "USE_TMA"
 AMD_FIELDS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
 Axes = dict[str, list[int]]
 
@@ -30,6 +33,10 @@ class Launcher(ABC):
     def axes(self, problem: MoeProblem, backend: str) -> Axes:
         """The search space."""
 
+    def has_tma(self, problem: MoeProblem) -> bool:
+        """Whether its configurations have the axis TMA on NVIDIA."""
+        return False
+
     @abstractmethod
     def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
         """The BLOCK_SIZE_K that it passes to the kernel."""
@@ -45,9 +52,13 @@ class Launcher(ABC):
     def sorts(self, problem: MoeProblem) -> bool:
         return True
 
+    def buckets(self, problem: MoeProblem) -> Buckets:
+        """What rows are sorted by: here every expert of every rank."""
+        return Buckets(problem.routed_E, 0)
+
     def room(self, problem: MoeProblem, block_m: int) -> int:
         """The length of the sorted ids."""
-        return alignment.room(problem.rows, problem.E, block_m)
+        return alignment.room(problem.rows, problem.routed_E, block_m)
 
     def waits_for_earlier_kernels(self, arch: str) -> bool:
         """Whether its launcher compiles in the instructions of programmatic dependent launch."""

@@ -19,20 +19,21 @@ MATRIX_SHARE, MEMORY_SHARE = 0.6, 0.8
 
 
 def live_rows(problem: MoeProblem, block_m: int) -> int:
-    """Number of computed rows, including padding, for the first draw of the first routing."""
+    """Number of computed rows, including padding, for the first draw of the first routing; without those of other
+    ranks, of which blocks end at once."""
     if not of_problem(problem).sorts(problem):
         return problem.rows * block_m
     return routing.padded_rows(first_ids(problem), problem.E, block_m)
 
 
 def first_ids(problem: MoeProblem) -> routing.Ids:
-    return routing.ids(problem.routing[0], problem.M, problem.topk, problem.E, 0)
+    return routing.ids(problem.routing[0], problem.M, problem.topk, problem.routed_E, 0)
 
 
 def draws(problem: MoeProblem) -> list[routing.Ids]:
-    """Expert ids of all measured draws: each routing with each seed."""
+    """Expert ids of all measured draws: each routing with each seed; those from E on are of other ranks."""
     named = [(one, seed) for seed in range(problem.seeds) for one in problem.routing]
-    return [routing.ids(one, problem.M, problem.topk, problem.E, seed) for one, seed in named]
+    return [routing.ids(one, problem.M, problem.topk, problem.routed_E, seed) for one, seed in named]
 
 
 def predict_us(c: Any, problem: MoeProblem, device: Device) -> Any:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.core.dtypes import DTYPES, STORED
 from gemm_tuner.moe import alignment, model
-from gemm_tuner.moe.launch import DOWN, PARTS, UP, Tensors, extent
+from gemm_tuner.moe.launch import DOWN, PARTS, UP, Sides, Tensors, extent, placed_rows, sides
 from gemm_tuner.moe.launchers import of_problem
 from gemm_tuner.moe.problem import MoeProblem
 
 if TYPE_CHECKING:
     from gemm_tuner.moe.routing import Ids
 
+PLAIN = Sides()
 # Standard deviation of weights: with activations of standard deviation 1, results grow like sqrt(K / 256).
 WEIGHT_STD = 1 / 16
 # Approximate standard deviation of quantized values before rounding to int8.
@@ -49,8 +50,9 @@ class Gemm:
 class MoeOperands:
     """The operands for one draw of the routing; draws share the tensors ``gemms``.
 
-    router:  fp32 weight of each row. ids: (tokens, topk).
-    aligned: sorted rows by BLOCK_SIZE_M, created on demand.
+    router:  fp32 weight of each row. ids: (tokens, topk), those from E on of other ranks.
+    aligned: sorted rows by BLOCK_SIZE_M, created on demand; placed: of each GEMM A and its scales with their rows where
+             they are placed; results: C of each GEMM with as many rows, which draws share.
     wide:    created by ``interpretable``.
     """
 
@@ -59,6 +61,8 @@ class MoeOperands:
     router: Any
     ids: Ids
     aligned: dict[int, tuple[Any, Any, Any]] = field(default_factory=dict)
+    placed: dict[tuple[str, int], tuple[Any, Any]] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
     wide: bool = False
 
     def interpretable(self) -> MoeOperands:
@@ -72,12 +76,47 @@ class MoeOperands:
             return None if tensor is None else tensor.to(types.get(tensor.dtype, tensor.dtype))
 
         gemms = {part: one.converted(widened) for part, one in self.gemms.items()}
-        return replace(self, gemms=gemms, wide=True)
+        return replace(self, gemms=gemms, wide=True, placed={}, results={})
 
-    def tensors(self, part: str, block_m: int) -> Tensors:
+    def of_config(self, config: dict[str, Any]) -> dict[str, Tensors]:
+        """The tensors of both GEMMs of a configuration."""
+        return {part: self.tensors(part, config["BLOCK_SIZE_M"], sides(config, part)) for part in PARTS}
+
+    def tensors(self, part: str, block_m: int, of: Sides = PLAIN) -> Tensors:
         one, (row_ids, experts, total) = self.gemms[part], self.alignment(block_m)
-        given = one.a, one.w, one.c, one.a_scale, one.w_scale, one.zero, one.bias, self.router, row_ids, experts, total
+        a, a_scale = self._placed(part, block_m) if of.a_sorted else (one.a, one.a_scale)
+        c = self._sorted_result(part, block_m) if of.c_sorted else one.c
+        given = a, one.w, c, a_scale, one.w_scale, one.zero, one.bias, self.router, row_ids, experts, total
         return Tensors(*given, wide=self.wide)
+
+    def _placed(self, part: str, block_m: int) -> tuple[Any, Any]:
+        """A of the second GEMM, and its scales; places that no row has hold some row."""
+        if (part, block_m) not in self.placed:
+            one, rows = self.gemms[part], self.alignment(block_m)[0][: placed_rows(self.problem, block_m)]
+            source = rows.long().clamp(max=self.problem.rows - 1)
+            scale = None if one.a_scale is None else one.a_scale[source]
+            # Not all devices gather 8-bit floats.
+            self.placed[part, block_m] = one.a.view(_bits(one.a))[source].view(one.a.dtype), scale
+        return self.placed[part, block_m]
+
+    def _sorted_result(self, part: str, block_m: int) -> Any:
+        import torch
+
+        columns, c = extent(self.problem, part).columns, self.gemms[part].c
+        count = placed_rows(self.problem, block_m) * columns
+        if part not in self.results or self.results[part].numel() < count:
+            self.results[part] = torch.empty(count, dtype=c.dtype, device=c.device)
+        return self.results[part][:count].view(-1, columns)
+
+    def in_rows(self, c: Any, block_m: int) -> Any:
+        """A sorted result by rows of the routing; NaN for a row that has no place."""
+        import torch
+
+        row_ids = self.alignment(block_m)[0][: len(c)].long()
+        real = row_ids < self.problem.rows
+        found = torch.full((self.problem.rows, c.shape[1]), float("nan"), dtype=c.dtype, device=c.device)
+        found[row_ids[real]] = c[real]
+        return found
 
     def alignment(self, block_m: int) -> tuple[Any, Any, Any]:
         """(sorted rows, expert of each block, total number of rows), on the device."""
@@ -86,7 +125,7 @@ class MoeOperands:
         if block_m not in self.aligned:
             server = of_problem(self.problem)
             length = server.room(self.problem, block_m) if server.sorts(self.problem) else 0
-            found = alignment.align(self.ids, self.problem.E, block_m, length)
+            found = alignment.align(self.ids, self.problem.E, block_m, length, server.buckets(self.problem))
             device = self.router.device
             row_ids = None if found.row_ids is None else torch.from_numpy(found.row_ids).to(device)
             total = torch.tensor([found.total], dtype=torch.int32, device=device)
@@ -101,7 +140,8 @@ def make(problem: MoeProblem, seed: int, device: str) -> list[MoeOperands]:
     generator = torch.Generator(device=device).manual_seed(seed)
     gemms = {part: _gemm(problem, part, generator, device) for part in PARTS}
     router = torch.rand(problem.rows, generator=generator, device=device) + 0.5
-    return [MoeOperands(problem, gemms, router, ids) for ids in model.draws(problem)]
+    results: dict[str, Any] = {}
+    return [MoeOperands(problem, gemms, router, ids, results=results) for ids in model.draws(problem)]
 
 
 def _gemm(problem: MoeProblem, part: str, generator: Any, device: str) -> Gemm:
@@ -156,6 +196,13 @@ def interpretable_type(name: str) -> str:
     return "fp16" if DTYPES[name].is_fp8 else "fp32" if name == "bf16" else name
 
 
+def _bits(tensor: Any) -> Any:
+    """The unsigned type of one byte for 8-bit floats, any other type itself."""
+    import torch
+
+    return torch.uint8 if tensor.element_size() == 1 else tensor.dtype
+
+
 def _torch(name: str) -> Any:
     import torch
 
@@ -185,18 +232,20 @@ def scale_shapes(problem: MoeProblem, part: str) -> dict[str, tuple[int, ...]]:
     return {**of_a, "w": (problem.E, of.columns)}
 
 
-def blank(problem: MoeProblem, part: str, block_m: int, make_blank: Any) -> Tensors:
+def blank(problem: MoeProblem, part: str, block_m: int, sides: Sides, make_blank: Any) -> Tensors:
     """As ``MoeOperands.tensors``, with placeholders."""
-    of = extent(problem, part)
+    of, placed = extent(problem, part), placed_rows(problem, block_m)
     a_type = problem.fp8 if problem.dtype == "fp8_w8a8" else problem.out
     w_type = weight_name(problem)
     sizes = {name: _count(shape) for name, shape in scale_shapes(problem, part).items()}
+    if sides.a_sorted and "a" in sizes:
+        sizes["a"] = sizes["a"] // of.rows_a * placed
     server = of_problem(problem)
     room = server.room(problem, block_m)
     return Tensors(
-        a=make_blank(a_type, of.rows_a * of.depth),
+        a=make_blank(a_type, (placed if sides.a_sorted else of.rows_a) * of.depth),
         w=make_blank(w_type, problem.E * of.columns * of.depth // problem.packed),
-        c=make_blank(problem.out, problem.rows * of.columns),
+        c=make_blank(problem.out, (placed if sides.c_sorted else problem.rows) * of.columns),
         a_scale=make_blank("fp32", sizes["a"]) if "a" in sizes else None,
         w_scale=make_blank(problem.out if problem.grouped else "fp32", sizes["w"]) if "w" in sizes else None,
         zero=make_blank("uint8", _count(zero_shape(problem, part))) if problem.zero_points else None,

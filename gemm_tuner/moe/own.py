@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.moe import alignment
-from gemm_tuner.moe.launcher import Axes, Launcher
-from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
+from gemm_tuner.moe.launcher import AMD_FIELDS, FIELDS, Axes, Launcher
+from gemm_tuner.moe.problem import MoeProblem
 
 NAME = "own"
-DTYPES = (*SIXTEEN_BIT, "fp8_w8a8")
 # Axes that no server's kernel has: programs that stay on each SM and take tile after tile (0: a program for each tile),
 # whether the transposed product is computed, and whether weights are loaded through TMA descriptors.
 OWN_FIELDS = ("PROGRAMS_PER_SM", "SWAP_AB", "W_BY_TMA")
@@ -17,7 +18,7 @@ OWN_FIELDS = ("PROGRAMS_PER_SM", "SWAP_AB", "W_BY_TMA")
 
 class Own(Launcher):
     def axes(self, problem: MoeProblem, backend: str) -> Axes:
-        least_k = 32 if problem.dtype in SIXTEEN_BIT else 64
+        least_k = 64 if problem.dtype == "fp8_w8a8" else 32
         axes: Axes = {
             "BLOCK_SIZE_M": [8, 16, 32, 64, 128],
             "BLOCK_SIZE_N": [32, 64, 128, 256],
@@ -46,16 +47,15 @@ class Own(Launcher):
     def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
         return block_k
 
-    def launches_it(self, problem: MoeProblem, backend: str) -> bool:
-        return problem.dtype in DTYPES
-
     def can_launch(self, problem: MoeProblem, c: Any) -> Any:
-        """A step along K has one scale of a row."""
-        whole = c.BLOCK_SIZE_K > 0
-        return whole & (problem.block_shape[1] % c.BLOCK_SIZE_K == 0) if problem.scaling == "block" else whole
+        """A step along K has one scale of a row; of integers also several, of whole groups."""
+        columns = problem.block_shape[1]
+        if not columns:
+            return c.BLOCK_SIZE_K > 0
+        return (columns % c.BLOCK_SIZE_K == 0) | (problem.grouped & (c.BLOCK_SIZE_K % columns == 0))
 
     def sorts(self, problem: MoeProblem) -> bool:
-        return not alignment.is_sparse(problem.rows, problem.E)
+        return bool(problem.global_E) or not alignment.is_sparse(problem.rows, problem.E)
 
     def ids_read(self, problem: MoeProblem, block_m: int) -> int:
         return self.room(problem, block_m)
@@ -65,3 +65,10 @@ class Own(Launcher):
 
 
 OWN = Own(NAME, "own_moe", has_pairs=True)
+_AXIS = re.compile(f"_((?:down_)?(?:{'|'.join((*FIELDS, *AMD_FIELDS, *OWN_FIELDS))}))([0-9]+)")
+
+
+def config_named(name: str) -> PlainConfig | None:
+    """The configuration of this kernel with a name, such as a row of a server's kernel has it; None for other names."""
+    found = PlainConfig(OWN.family, tuple((axis, int(value)) for axis, value in _AXIS.findall(name)))
+    return found if found.values and found.name == name else None

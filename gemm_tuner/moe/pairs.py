@@ -13,7 +13,7 @@ from itertools import product
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config
 from gemm_tuner.moe.launch import OF_DOWN, SHAPE_FIELDS
-from gemm_tuner.moe.launcher import AMD_FIELDS
+from gemm_tuner.moe.launcher import AMD_FIELDS, TMA
 from gemm_tuner.moe.own import OWN_FIELDS
 
 MOST = 4  # number of pairs in the finals
@@ -33,7 +33,9 @@ def best(family: str, screened: Screened) -> Iterator[PlainConfig]:
         found += [(up[1][0] + down[1][1], up[0], down[0]) for up, down in product(ups, downs) if up[0] != down[0]]
     found.sort(key=lambda one: (one[0], *one[1].values(), *one[2].values()))
     for _, up, down in found[:MOST]:
-        of_down = {OF_DOWN + name: down[name] for name in (*SHAPE_FIELDS, *AMD_FIELDS, *OWN_FIELDS) if name in down}
+        of_down = {
+            OF_DOWN + name: down[name] for name in (*SHAPE_FIELDS, TMA, *AMD_FIELDS, *OWN_FIELDS) if name in down
+        }
         yield PlainConfig(family, tuple({**up, **of_down}.items()))
 
 

@@ -31,6 +31,7 @@ UNIFORM = "uniform"
 SEEDS = 3
 
 Size = Annotated[int, Meta(ge=1, le=MAX_DIMENSION)]
+Experts = Annotated[int, Meta(ge=0, le=MAX_DIMENSION)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class MoeProblem:
     block_shape: (rows, columns) of w that share a scale, of scaling "block"; (0, columns) of "group", where a row of
                  integers has a scale for each group of columns; else (0, 0).
     zero_points: groups have one each, beside their scale.
+    global_E:    experts of all ranks, over which tokens are routed: rows of other ranks have the expert id -1, and
+                 zeros as results. 0: all rows are of this rank's E experts.
     beside:      this package's own kernel is measured beside the server's, whose configurations alone can win.
     routing:     distributions (see ``routing``); calls alternate between ``seeds`` draws of each.
     kernel_sha:  hash of the kernel; "" without one. kernel: its text; None for a problem from a results row.
@@ -67,6 +70,7 @@ class MoeProblem:
     seeds: int = SEEDS
     kernel_sha: str = ""
     zero_points: bool = False
+    global_E: int = 0
     kernel: TakenKernel | None = field(default=None, compare=False, repr=False)
     beside: bool = field(default=False, compare=False, repr=False)
 
@@ -84,6 +88,11 @@ class MoeProblem:
     def rows(self) -> int:
         """M * topk."""
         return self.M * self.topk
+
+    @property
+    def routed_E(self) -> int:
+        """The experts that tokens are routed over, of which the first E are this rank's."""
+        return self.global_E or self.E
 
     @property
     def packed(self) -> int:
@@ -109,7 +118,8 @@ class MoeProblem:
         other = [] if self.routing == (UNIFORM,) else [re.sub("[^A-Za-z0-9.]+", "-", "-".join(self.routing))]
         out = [self.out] if self.out != self.dtype else []
         rest = [*out, *extras, *other, *([f"seeds{self.seeds}"] if self.seeds != SEEDS else [])]
-        parts = [f"moe_{self.server}_E{self.E}_N{self.N}_K{self.K}_top{self.topk}_M{self.M}"]
+        experts = f"{self.E}of{self.global_E}" if self.global_E else str(self.E)
+        parts = [f"moe_{self.server}_E{experts}_N{self.N}_K{self.K}_top{self.topk}_M{self.M}"]
         fp8 = "fnuz" if self.fp8.endswith("fnuz") and self.dtype == "fp8_w8a8" else ""
         return "_".join(
             [
@@ -131,16 +141,18 @@ class MoeProblem:
 
     @property
     def shape(self) -> str:
-        return f"E={self.E} N={self.N} K={self.K} top {self.topk} M={self.M}"
+        of_all = f" of {self.global_E}" if self.global_E else ""
+        return f"E={self.E}{of_all} N={self.N} K={self.K} top {self.topk} M={self.M}"
 
     @property
     def flops(self) -> float:
-        return 2.0 * self.rows * self.N * self.K * (self.gates + 1)
+        mine = self.rows * self.E / self.routed_E
+        return 2.0 * mine * self.N * self.K * (self.gates + 1)
 
     @property
     def bytes_moved(self) -> float:
         """The weights of the experts that uniform routing is expected to use, and each activation once."""
-        touched = self.E * (1 - (1 - self.topk / self.E) ** self.M)
+        touched = self.E * (1 - (1 - self.topk / self.routed_E) ** self.M)
         weights = touched * self.N * self.K * (self.gates + 1) * self.weight_bytes
         read = self.M * self.K + self.rows * self.N
         return (
@@ -198,6 +210,7 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     seeds: Size = SEEDS
     kernel_sha: str = ""
     zero_points: bool = False
+    global_E: Experts = 0
     kernel: dict[str, Any] | None = None
     beside: bool = False
 
@@ -214,8 +227,12 @@ def check(problem: MoeProblem, where: str) -> None:
     ):  # fmt: skip
         if getattr(problem, key) not in known:
             raise UserError(f"{key} is {str(getattr(problem, key))[:60]!r}", where=where, accepted=", ".join(known))
-    if problem.topk > problem.E:
-        raise UserError(f"topk {problem.topk} is more than {problem.E} experts", where=where, accepted="topk up to E")
+    if 0 < problem.global_E <= problem.E:
+        what = f"all ranks have {problem.global_E} experts, and this one {problem.E} of them"
+        raise UserError(what, where=where, accepted="--global_experts above --E")
+    if problem.topk > problem.routed_E:
+        what = f"topk {problem.topk} is more than {problem.routed_E} experts"
+        raise UserError(what, where=where, accepted="topk up to E")
     if problem.scaling not in SCALINGS_OF[problem.dtype]:
         accepted = f"scaling {' or '.join(SCALINGS_OF[problem.dtype])}"
         raise UserError(f"{problem.dtype} has no scaling {problem.scaling}", where=where, accepted=accepted)
@@ -232,7 +249,7 @@ def check(problem: MoeProblem, where: str) -> None:
             share = f"block_shape {rows},{columns}" if problem.block_shape[0] else f"the group size {columns}"
             what = f"N {problem.N} or K {problem.K} is no multiple of {share}"
             raise UserError(what, where=where, accepted="whole blocks", hint="a smaller --tp leaves a larger N")
-    check_tokens(problem.M, problem.E, where)
+    check_tokens(problem.M, problem.routed_E, where)
     for one in problem.routing:
         routing.parse(one)
 

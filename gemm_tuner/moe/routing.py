@@ -109,10 +109,10 @@ def _loaded(path: str) -> npt.NDArray[Any]:
 
 
 def counts(found: Ids, experts: int) -> npt.NDArray[np.intp]:
-    """Number of rows of each expert."""
+    """Number of rows of each of the first experts."""
     import numpy as np
 
-    return np.bincount(found.ravel(), minlength=experts)
+    return np.bincount(found.ravel(), minlength=experts)[:experts]
 
 
 def padded_rows(found: Ids, experts: int, block: int) -> int:

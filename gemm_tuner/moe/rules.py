@@ -13,7 +13,7 @@ from gemm_tuner.moe import model, routing
 from gemm_tuner.moe.launch import PARTS, extent
 from gemm_tuner.moe.launchers import competing, of_columns, of_problem
 from gemm_tuner.moe.own import OWN
-from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
+from gemm_tuner.moe.problem import INTEGERS, SIXTEEN_BIT, MoeProblem
 from gemm_tuner.space.rule import next_power_of_2
 
 LEAST_BLOCK_M = 16
@@ -35,7 +35,7 @@ def of_a_competing_kernel(c: Any, p: Problem, d: Device) -> Any:
 
 def launched_in_triton(c: Any, p: Problem, d: Device) -> Any:
     """the server launches a kernel in CUDA for so few rows, of which a tuned file sets nothing but BLOCK_SIZE_M"""
-    launches = of_columns(c).launches_it(of(p), d.target.backend)
+    launches = of_problem(of(p)).launches_it(of(p), d.target.backend)  # else nothing stands beside ours, either
     return (c.BLOCK_SIZE_M > 0) & launches
 
 
@@ -99,10 +99,11 @@ def computes_several_tiles(c: Any, p: Problem, d: Device) -> Any:
 
 def tma_can_load(c: Any, p: Problem, d: Device) -> Any:
     """the architecture has no TMA, or a row of weights is no multiple of 16 bytes, which TMA needs"""
-    if of_columns(c) is not OWN:
+    launcher, problem = of_columns(c), of(p)
+    if launcher is not OWN and not (launcher.has_tma(problem) and d.target.backend == "cuda"):
         return c.BLOCK_SIZE_M > 0
-    whole = all(extent(of(p), part).depth * of(p).weight_bytes % TMA_BYTES == 0 for part in PARTS)
-    return (c.W_BY_TMA == 0) | (d.target.facts.tma and whole)
+    whole = all(extent(problem, part).depth * problem.weight_bytes % TMA_BYTES == 0 for part in PARTS)
+    return ((c.W_BY_TMA if launcher is OWN else c.USE_TMA) == 0) | (d.target.facts.tma and whole)
 
 
 def rows_fill_an_instruction(c: Any, p: Problem, d: Device) -> Any:
@@ -114,10 +115,11 @@ def rows_fill_an_instruction(c: Any, p: Problem, d: Device) -> Any:
 
 def swaps_for_warp_groups(c: Any, p: Problem, d: Device) -> Any:
     """the transposed product pays where its BLOCK_SIZE_N fills the 64 rows of a warp group's instruction, and
-    BLOCK_SIZE_M would not"""
+    BLOCK_SIZE_M would not, or weights are integers, which then go from registers into it"""
     if of_columns(c) is not OWN:
         return c.BLOCK_SIZE_M > 0
-    fills = (c.BLOCK_SIZE_M < model.LEAST_ROWS) & (c.BLOCK_SIZE_N >= model.LEAST_ROWS)
+    pays = (c.BLOCK_SIZE_M < model.LEAST_ROWS) | (of(p).dtype in INTEGERS)
+    fills = pays & (c.BLOCK_SIZE_N >= model.LEAST_ROWS)
     return (c.SWAP_AB == 0) | (fills & d.target.facts.by_warp_groups)
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gemm_tuner.moe import alignment
-from gemm_tuner.moe.launcher import FIELDS, Axes, Launcher
+from gemm_tuner.moe.alignment import Buckets
+from gemm_tuner.moe.launcher import FIELDS, TMA, Axes, Launcher
 from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
 
 # The numbers of tokens in files of vLLM's tuner.
@@ -82,7 +83,7 @@ class Vllm(Server):
         return columns % self.launched_k(problem, c.BLOCK_SIZE_K) == 0
 
     def sorts(self, problem: MoeProblem) -> bool:
-        return problem.grouped or not alignment.is_sparse(problem.rows, problem.E)
+        return problem.grouped or bool(problem.global_E) or not alignment.is_sparse(problem.rows, problem.E)
 
     def launches_it(self, problem: MoeProblem, backend: str) -> bool:
         """Of few rows of 4-bit integers it launches a kernel in CUDA."""
@@ -120,6 +121,14 @@ class Vllm(Server):
 
 
 class Sglang(Server):
+    def axes(self, problem: MoeProblem, backend: str) -> Axes:
+        by_tma: Axes = {TMA: [0, 1]} if backend == "cuda" and self.has_tma(problem) else {}
+        return {**super().axes(problem, backend), **by_tma}
+
+    def has_tma(self, problem: MoeProblem) -> bool:
+        """Types that files which it ships have TMA for: its sorted rows of A bring no other scales along."""
+        return problem.scaling in ("none", "block")
+
     def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
         return block_k
 
@@ -128,6 +137,9 @@ class Sglang(Server):
             return whole_groups(problem, c)
         rows, columns = problem.block_shape
         return (columns % c.BLOCK_SIZE_K == 0) & ((c.BLOCK_SIZE_N % rows == 0) | (rows % c.BLOCK_SIZE_N == 0))
+
+    def buckets(self, problem: MoeProblem) -> Buckets:
+        return Buckets(problem.E + 1, 1)
 
     def room(self, problem: MoeProblem, block_m: int) -> int:
         """Its alignment has one expert more, for rows of other ranks, and writes four ids at a time."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
-from gemm_tuner.moe.launcher import AMD_FIELDS, FIELDS
+from gemm_tuner.moe.launch import OF_DOWN
+from gemm_tuner.moe.launcher import AMD_FIELDS, FIELDS, TMA
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import SERVERS
 from gemm_tuner.system.documents import show
@@ -19,8 +20,6 @@ from gemm_tuner.system.json_records import load_json
 VERSION_KEY = "triton_version"
 # Keys without effect: vLLM's launcher sets SPLIT_K to 1.
 IGNORED = ("SPLIT_K",)
-# Of SGLang's entries: its kernel reads through descriptors, and writes rows in another order, where this is true.
-TMA = "USE_TMA"
 
 
 def nearest(keys: Mapping[str, Any], tokens: int) -> str:
@@ -56,8 +55,9 @@ def config_at(path: Path, problem: MoeProblem) -> PlainConfig:
     except ValueError as error:
         raise UserError(str(error), where=where) from error
     entry = {name: value for name, value in body[key].items() if name not in IGNORED}
-    if entry.pop(TMA, False) is not False:
-        what = f"launches its kernel with {TMA} under {show(key)}, which is not tuned here"
+    server, by_tma = SERVERS[problem.server], entry.pop(TMA, False)
+    if by_tma is not False and not (by_tma is True and server.has_tma(problem)):
+        what = f"has {show(by_tma)} for {TMA} under {show(key)}, by which {problem.dtype} is not tuned here"
         raise UserError(what, where=where, accepted="entries without it", hint="leave --current out")
     fields = [name for name in (*FIELDS, *AMD_FIELDS) if name in entry]
     wrong = [name for name in FIELDS if type(entry.get(name)) is not int or entry[name] < 1]
@@ -65,4 +65,7 @@ def config_at(path: Path, problem: MoeProblem) -> PlainConfig:
     if wrong:
         what = f"has {show(entry.get(wrong[0]))} for {wrong[0]} under {show(key)}"
         raise UserError(what, where=where, accepted=f"whole numbers for {', '.join(FIELDS)}")
-    return PlainConfig(SERVERS[problem.server].family, tuple((name, int(entry[name])) for name in fields))
+    values = {name: int(entry[name]) for name in fields}
+    if server.has_tma(problem):  # for the up-projection; without a file of its own the other GEMM has the tile alone
+        values |= {TMA: 1, OF_DOWN + TMA: 0} if by_tma else {TMA: 0}
+    return PlainConfig(server.family, tuple(values.items()))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.workload import launch_all
 from gemm_tuner.moe.check import processors
-from gemm_tuner.moe.launch import DOWN, UP, extent
+from gemm_tuner.moe.launch import DOWN, UP, Tensors, extent, sides
 from gemm_tuner.moe.launchers import of_problem
 from gemm_tuner.moe.operands import Gemm, MoeOperands
 from gemm_tuner.moe.problem import NO_GATE, MoeProblem
@@ -29,12 +29,14 @@ LARGEST = {"fp8_e4m3": 448.0, "fp8_e4m3_fnuz": 224.0}  # of 8-bit floats, as ser
 
 @dataclass(frozen=True)
 class WholeCall:
-    """x: tokens in 16 bits. gemms: those that are launched; the first GEMM's C is the activation's input, whose result
-    is the second one's A. out: (tokens, K). aligned: what the alignment writes. launches: of both GEMMs."""
+    """x: tokens in 16 bits. tensors: of the GEMMs that are launched; the first one's C is the activation's input, whose
+    result is the second one's A. is_sorted: rows of both lie where the alignment places them. out: (tokens, K).
+    aligned: what the alignment writes. launches: of both GEMMs."""
 
     problem: MoeProblem
     x: Any
-    gemms: Mapping[str, Gemm]
+    tensors: Mapping[str, Tensors]
+    is_sorted: bool
     out: Any
     ids: Any
     aligned: tuple[Any, Any, Any]
@@ -50,12 +52,13 @@ class WholeCall:
         if of_problem(one).sorts(one):
             self._align()
         if one.dtype == "fp8_w8a8":
-            self._activate(self.x, self.gemms[UP], one.K, "", "")
+            self._activate(self.x, self.tensors[UP], one.K, "", "", None)
         launch_all(self.launches[:1])
         gate = "" if one.activation.endswith(NO_GATE) else "pairs" if one.activation == "swigluoai" else "halves"
-        self._activate(self.gemms[UP].c, self.gemms[DOWN], one.N, gate, one.activation.removesuffix(NO_GATE))
+        kind, places = one.activation.removesuffix(NO_GATE), self.aligned[0] if self.is_sorted else None
+        self._activate(self.tensors[UP].c, self.tensors[DOWN], one.N, gate, kind, places)
         launch_all(self.launches[1:])
-        kernels.add_up[(one.M, -(-one.K // BLOCK))](self.gemms[DOWN].c, self.out, one.K, one.topk, BLOCK)
+        kernels.add_up[(one.M, -(-one.K // BLOCK))](self.tensors[DOWN].c, self.out, one.K, one.topk, BLOCK)
 
     def _align(self) -> None:
         from gemm_tuner.moe import whole_call_kernels as kernels
@@ -66,14 +69,15 @@ class WholeCall:
         row_ids.fill_(one.rows)
         programs = (-(-one.rows // BLOCK),)
         kernels.count_rows[programs](self.ids, counts, one.rows, BLOCK)
-        experts = 1 << (one.E - 1).bit_length()
+        by = of_problem(one).buckets(one)
+        padded = 1 << (by.count - 1).bit_length()
         kernels.lay_out[(-(-len(owners) // OWNERS_BLOCK),)](
-            counts, starts, owners, total, one.E, len(owners), self.block_m, experts, OWNERS_BLOCK
+            counts, starts, owners, total, by.count, by.first, one.E, len(owners), self.block_m, padded, OWNERS_BLOCK
         )
         kernels.place_rows[programs](self.ids, starts, taken, row_ids, one.rows, BLOCK)
 
-    def _activate(self, source: Any, to: Gemm, columns: int, gate: str, kind: str) -> None:
-        """Fills A of a GEMM."""
+    def _activate(self, source: Any, to: Tensors, columns: int, gate: str, kind: str, places: Any) -> None:
+        """Fills A of a GEMM. places: the rows of sorted tensors, of which padding is left out."""
         from gemm_tuner.moe import whole_call_kernels as kernels
 
         one = self.problem
@@ -81,7 +85,7 @@ class WholeCall:
         scaling = "none" if to.a_scale is None else "given" if one.scaling == "tensor" else "made"
         groups = -(-columns // block)
         kernels.activate[(to.a.shape[0], groups)](
-            source, to.a, to.a_scale, columns, groups, gate, kind, scaling, LARGEST[one.fp8], block
+            source, to.a, to.a_scale, places, columns, groups, one.rows, gate, kind, scaling, LARGEST[one.fp8], block
         )
 
 
@@ -102,13 +106,15 @@ def made(workload: MoeWorkload, script: ModuleType, config: dict[str, Any], oper
     block_m = int(config["BLOCK_SIZE_M"])
     row_ids, owners, total = (None if t is None else t.clone() for t in operands.alignment(block_m))
     mine = replace(operands, gemms={part: own(part) for part in (UP, DOWN)},
-                   aligned={block_m: (row_ids, owners, total)})  # fmt: skip
-    ids = torch.from_numpy(operands.ids.reshape(-1).copy()).to(x.device)
-    counts = torch.zeros(3, one.E, dtype=torch.int32, device=x.device)
+                   aligned={block_m: (row_ids, owners, total)}, placed={}, results={})  # fmt: skip
+    by = of_problem(one).buckets(one)
+    ids = torch.from_numpy(by.of_ids(operands.ids, one.E).reshape(-1).copy()).to(x.device)
+    counts = torch.zeros(3, by.count, dtype=torch.int32, device=x.device)
     launches = workload.launches(script, config, one, mine, None, processors(x.device.type))
     out = torch.empty(one.M, one.K, dtype=gemms[DOWN].c.dtype, device=x.device)
     assert extent(one, UP).rows_a == one.M
-    return WholeCall(one, x, mine.gemms, out, ids, (row_ids, owners, total), launches, block_m, counts)
+    tensors, is_sorted = mine.of_config(config), sides(config, UP).c_sorted
+    return WholeCall(one, x, tensors, is_sorted, out, ids, (row_ids, owners, total), launches, block_m, counts)
 
 
 def captured(call: WholeCall) -> Callable[[], None]:

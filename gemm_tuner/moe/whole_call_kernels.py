@@ -12,7 +12,7 @@ import triton.language as tl
 
 @triton.jit  # type: ignore[untyped-decorator]
 def count_rows(ids_ptr, counts_ptr, rows, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """counts[e] += rows of expert e."""
+    """counts[b] += rows of bucket b, of which each expert of this rank has one."""
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     expert = tl.load(ids_ptr + row, mask=row < rows, other=0)
     tl.atomic_add(counts_ptr + expert, 1, mask=row < rows)
@@ -20,26 +20,27 @@ def count_rows(ids_ptr, counts_ptr, rows, BLOCK: tl.constexpr):  # type: ignore[
 
 @triton.jit  # type: ignore[untyped-decorator]
 def lay_out(  # type: ignore[no-untyped-def]
-    counts_ptr, starts_ptr, owners_ptr, total_ptr, experts, blocks, BLOCK_M: tl.constexpr, EXPERTS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    counts_ptr, starts_ptr, owners_ptr, total_ptr, buckets, first, experts, blocks, BLOCK_M: tl.constexpr,
+    BUCKETS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Of each expert the first sorted place, of each block of BLOCK_M places the expert, -1 behind the last. Each
-    program computes the places of all experts, and the experts of BLOCK blocks."""
-    expert = tl.arange(0, EXPERTS)
-    count = tl.load(counts_ptr + expert, mask=expert < experts, other=0)
+    """Of each bucket the first sorted place, of each block of BLOCK_M places the expert, which is that of the bucket
+    less ``first``; -1 for no expert of this rank, and behind the last. Each program computes the places of all buckets,
+    and the experts of BLOCK blocks."""
+    bucket = tl.arange(0, BUCKETS)
+    count = tl.load(counts_ptr + bucket, mask=bucket < buckets, other=0)
     padded = (count + BLOCK_M - 1) // BLOCK_M * BLOCK_M
     ends = tl.cumsum(padded, 0)
     if tl.program_id(0) == 0:
-        tl.store(starts_ptr + expert, ends - padded, mask=expert < experts)
+        tl.store(starts_ptr + bucket, ends - padded, mask=bucket < buckets)
         tl.store(total_ptr, tl.sum(padded, 0))
     block = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    before = tl.sum((ends[None, :] <= block[:, None] * BLOCK_M).to(tl.int32), 1)
-    tl.store(owners_ptr + block, tl.where(before < experts, before, -1), mask=block < blocks)
+    owner = tl.sum((ends[None, :] <= block[:, None] * BLOCK_M).to(tl.int32), 1) - first
+    tl.store(owners_ptr + block, tl.where(owner < experts, owner, -1), mask=block < blocks)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def place_rows(ids_ptr, starts_ptr, taken_ptr, row_ids_ptr, rows, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Each row takes a free place of its expert."""
+    """Each row takes a free place of its bucket."""
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     expert = tl.load(ids_ptr + row, mask=row < rows, other=0)
     place = tl.load(starts_ptr + expert) + tl.atomic_add(taken_ptr + expert, 1, mask=row < rows)
@@ -69,15 +70,19 @@ def nonlinear(x, KIND: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def activate(  # type: ignore[no-untyped-def]
-    from_ptr, to_ptr, scale_ptr, columns, groups, GATE: tl.constexpr, KIND: tl.constexpr, SCALING: tl.constexpr,
-    LARGEST: tl.constexpr, BLOCK: tl.constexpr,
+    from_ptr, to_ptr, scale_ptr, places_ptr, columns, groups, rows, GATE: tl.constexpr, KIND: tl.constexpr,
+    SCALING: tl.constexpr, LARGEST: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """A row's block of ``columns`` values, from twice as many where there is a gate, quantised.
 
     GATE: "" for none, "halves", or "pairs" of gate and value. SCALING: "none"; "given", one scale for all; "made", one
-    a row and block, which is stored.
+    a row and block, which is stored. places_ptr: the rows of sorted places, of which padding, ``rows`` and more, is
+    left out; or None.
     """
     row, group = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    if places_ptr is not None:  # noqa: SIM102 (a condition of the compiler, and one of the GPU)
+        if tl.load(places_ptr + row) >= rows:
+            return
     column = group * BLOCK + tl.arange(0, BLOCK)
     inside = column < columns
     if GATE == "halves":

@@ -1,7 +1,7 @@
 """A process that is started with a PLAN: times whole calls of fused MoE layers on the current GPU.
 
-PLAN is JSON: {"script": file, "work": [{"problem": {...}, "configs": {label: name in the script}}, ...]}. Prints a line
-of JSON for each work: {"problem": key, "us": {label: median microseconds}} or {"problem": key, "fault": text}.
+PLAN is JSON: {"scripts": {family: file}, "work": [{"problem": {...}, "configs": {label: [family, name]}}, ...]}. Prints
+a line of JSON for each work: {"problem": key, "us": {label: median microseconds}} or {"problem": key, "fault": text}.
 
 Each call is a CUDA graph between two events of the stream, after enough reads of a buffer larger than L2 that the host
 is ahead. The configurations of a work take turns.
@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 from typing import Any
 
 from gemm_tuner.core.markers import FLUSH_SYMBOL
@@ -36,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
 
     exit_with_tuner()
     plan = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
-    script = load_script(plan["script"])
+    scripts = {family: load_script(file) for family, file in plan["scripts"].items()}
     l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
     flush = LANGUAGE.support_calls(FLUSH_L2_TIMES * l2_bytes, "cuda")[FLUSH_SYMBOL]
     for work in plan["work"]:
@@ -44,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
         assert isinstance(problem, MoeProblem)
         found: dict[str, Any]
         try:
-            found = {"us": times_us(problem, script, work["configs"], flush)}
+            found = {"us": times_us(problem, scripts, work["configs"], flush)}
         except Exception as error:
             found = {"fault": f"{type(error).__name__}: {error}"[:300]}
         print(json.dumps({"problem": problem.key, **found}), flush=True)
@@ -54,13 +55,19 @@ def main(argv: Sequence[str]) -> int:
 
 
 def times_us(
-    problem: MoeProblem, script: Any, configs: Mapping[str, str], flush: Callable[[], None]
+    problem: MoeProblem,
+    scripts: Mapping[str, ModuleType],
+    configs: Mapping[str, tuple[str, str]],
+    flush: Callable[[], None],
 ) -> dict[str, float]:
     """The median over ROUNDS calls on each draw of the routing."""
     sets = operands.make(problem, 0, "cuda")
     calls = {
-        label: [whole_call.captured(whole_call.made(WORKLOAD, script, script.CONFIGS[name], one)) for one in sets]
-        for label, name in configs.items()
+        label: [
+            whole_call.captured(whole_call.made(WORKLOAD, scripts[family], scripts[family].CONFIGS[name], one))
+            for one in sets
+        ]
+        for label, (family, name) in configs.items()
     }
     return timed(calls, flush)
 

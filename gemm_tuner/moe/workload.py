@@ -18,6 +18,7 @@ from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
 from gemm_tuner.core.workload import Launch
 from gemm_tuner.moe import launch, launchers, model, operands, own_arguments, pairs, routing, rules, sensitivity
+from gemm_tuner.moe.launcher import TMA
 from gemm_tuner.moe.own import OWN
 from gemm_tuner.moe.problem import KEYS, MoeProblem
 from gemm_tuner.moe.rules import of
@@ -77,6 +78,8 @@ class MoeWorkload(PlainWorkload):
         if device.target.backend == "hip":
             unset = {"waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1}
             fields |= {name: unset[name] for name in server.axes(one, "hip") if name in unset}
+        elif server.has_tma(one):
+            fields[TMA] = 0
         return PlainConfig(server.family, tuple(fields.items()))
 
     def can_win(self, problem: Problem, config: Config) -> bool:
@@ -115,7 +118,10 @@ class MoeWorkload(PlainWorkload):
         self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
     ) -> list[Launch]:
         one = of(problem)
-        made = {part: operands.blank(one, part, config["BLOCK_SIZE_M"], blank) for part in launch.PARTS}
+        made = {
+            part: operands.blank(one, part, config["BLOCK_SIZE_M"], launch.sides(config, part), blank)
+            for part in launch.PARTS
+        }
         return _calls(script, config, one, made, 1)
 
     def require_memory(self, problem: Problem, rotating_bytes: int, device: str) -> None:
@@ -134,8 +140,7 @@ class MoeWorkload(PlainWorkload):
     def launches(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, operands: Any, scratch: Any, num_sms: int
     ) -> list[Launch]:
-        made = {part: operands.tensors(part, config["BLOCK_SIZE_M"]) for part in launch.PARTS}
-        return _calls(script, config, of(problem), made, num_sms)
+        return _calls(script, config, of(problem), operands.of_config(config), num_sms)
 
     def check_problems(
         self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
@@ -143,16 +148,20 @@ class MoeWorkload(PlainWorkload):
         """The layer (made small for the interpreter), and a ragged one whose extents no tile divides and in which some
         experts get no rows."""
         one, block = of(problem), max(of(problem).block_shape) or 1
-        if one.grouped:  # read without a mask along K
+        if one.grouped and launchers.of_config(one, config) is not OWN:  # read without a mask along K
             depths = [launch.part_config(config, part)["BLOCK_SIZE_K"] for part in launch.PARTS]
             block = math.lcm(block, *depths)
         if not interpreted:
             odd = (block, 3 * block) if block > 1 else (80, 144)
-            return one, replace(one, M=RAGGED_TOKENS, E=min(one.E, 16), topk=min(one.topk, 16), N=odd[0], K=odd[1])
-        few = replace(one, E=FEW_EXPERTS, topk=min(2, one.topk), M=FEW_TOKENS, seeds=1)
+            experts = min(one.E, 16)
+            of_all = 2 * experts if one.global_E else 0
+            ragged = replace(one, M=RAGGED_TOKENS, E=experts, global_E=of_all, topk=min(one.topk, 16))
+            return one, replace(ragged, N=odd[0], K=odd[1])
+        of_all = 2 * FEW_EXPERTS if one.global_E else 0
+        few = replace(one, E=FEW_EXPERTS, global_E=of_all, topk=min(2, one.topk), M=FEW_TOKENS, seeds=1)
         even = _least(2 * max(config["BLOCK_SIZE_N"], config["BLOCK_SIZE_K"]), block, limit=256)
-        ragged = block if block > 1 else 48
-        return replace(few, N=even, K=even), replace(few, M=1, N=ragged, K=3 * block if block > 1 else 80)
+        odd = (block, 3 * block) if block > 1 else (48, 80)
+        return replace(few, N=even, K=even), replace(few, M=1, N=odd[0], K=odd[1])
 
     def check(self, script: ModuleType, problem: Problem, name: str, seed: int, device: str) -> Verdict:
         from gemm_tuner.moe.check import check

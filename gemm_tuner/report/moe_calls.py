@@ -1,5 +1,5 @@
-"""Whole calls of fused MoE layers, alignment to sum: timed for what was tuned, the server's default and its current
-file, after a run, in a process of their own, and kept beside the results file."""
+"""Whole calls of fused MoE layers, alignment to sum: timed for what was tuned, the server's default, its current file
+and this package's own kernel beside it, after a run, in a process of their own, and kept beside the results file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gemm_tuner.core.records import Config, Device, Problem
 from gemm_tuner.languages import kernel_cache
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.launcher_process import launcher_env
-from gemm_tuner.moe import routing
+from gemm_tuner.moe import own, routing
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.workload import WORKLOAD
 from gemm_tuner.source import codegen
@@ -32,7 +32,7 @@ from gemm_tuner.system.processes import module_command
 from gemm_tuner.system.source_hash import files_sha
 from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
-TUNED, DEFAULT, CURRENT = LABELS = ("tuned", "default", "current")
+TUNED, DEFAULT, CURRENT, OURS = LABELS = ("tuned", "default", "current", "own")
 LIMIT_S = 300.0
 CHILD = (*module_command("gemm_tuner.moe.whole_call_process"),)
 
@@ -73,6 +73,8 @@ def layers(
         configs: dict[str, Config] = {TUNED: row.config, **({DEFAULT: default} if default else {})}
         if row.problem in current:
             configs[CURRENT] = current[row.problem]
+        if ours := own.config_named(str(row.facts.get("derived", {}).get("own_kernel", ""))):
+            configs[OURS] = ours
         made.append(Layer(problem, configs))
     return made
 
@@ -113,17 +115,24 @@ def timed(
 
 
 def write_plan(folder: Path, some: Sequence[Layer], templates: Path, device: Device) -> Path:
-    """The child's plan, and the script that it names."""
-    first = some[0].problem
-    configs = {config.name: config for one in some for config in one.configs.values()}
-    family = next(iter(configs.values())).family
-    script = codegen.write_script(templates, folder, family, first, configs.values(), device.target)
+    """The child's plan, and the scripts that it names: one for each kernel."""
+    by_family: dict[str, dict[str, Config]] = {}
+    for config in (config for one in some for config in one.configs.values()):
+        by_family.setdefault(config.family, {})[config.name] = config
+    scripts = {
+        family: codegen.write_script(templates, folder, family, some[0].problem, configs.values(), device.target)
+        for family, configs in by_family.items()
+    }
     work: list[dict[str, Any]] = [
-        {"problem": one.problem.to_dict(), "configs": {label: config.name for label, config in one.configs.items()}}
+        {
+            "problem": one.problem.to_dict(),
+            "configs": {label: [config.family, config.name] for label, config in one.configs.items()},
+        }
         for one in some
     ]
+    files = {family: str(folder / script.file) for family, script in scripts.items()}
     path = folder / "plan.json"
-    path.write_text(json.dumps({"script": str(folder / script.file), "work": work}), encoding="utf-8")
+    path.write_text(json.dumps({"scripts": files, "work": work}), encoding="utf-8")
     return path
 
 

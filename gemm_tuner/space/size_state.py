@@ -102,7 +102,8 @@ class SizeState:
         if config.name in self.kept:
             return
         fields = config.to_dict()
-        same = (self.configs[list(fields)] == pd.Series(fields)).all(axis=1).to_numpy()
+        mine = self.configs.reindex(columns=list(fields))  # axes that only this one has are missing values
+        same = (mine == pd.Series(fields)).all(axis=1).to_numpy()
         if not same.any():
             self.configs = pd.concat([self.configs, pd.DataFrame([fields])], ignore_index=True)
             same = np.arange(len(self.configs)) == len(self.configs) - 1

@@ -26,14 +26,18 @@ def compiled(
     folder: Path, arch: str, source: str, work: Sequence[tuple[MoeProblem, tuple[int, ...]]]
 ) -> list[CompileResult]:
     """The results in the order of the work."""
+    made = [(problem, PlainConfig("vllm_moe", tuple(entry(*tile).items()))) for problem, tile in work]
+    return compiled_configs(folder, arch, source, made)
+
+
+def compiled_configs(
+    folder: Path, arch: str, source: str, work: Sequence[tuple[MoeProblem, PlainConfig]]
+) -> list[CompileResult]:
     folder.mkdir(exist_ok=True)
     (folder / "kernel.py").write_text(source)
     _, kernel = kernel_source.read(str(folder / "kernel.py"))
     target = space_of(arch).device.target
-    made = [
-        (replace(problem, kernel=kernel, kernel_sha=kernel.sha), PlainConfig("vllm_moe", tuple(entry(*tile).items())))
-        for problem, tile in work
-    ]
+    made = [(replace(problem, kernel=kernel, kernel_sha=kernel.sha), config) for problem, config in work]
     scripts = compile_tasks.write_scripts(ROOT / "templates", folder, made, target)
     tasks = [compile_tasks.task_for(scripts, problem, config, target) for problem, config in made]
     with CompilePool(LANGUAGE, target, WORKERS, folder / "cache", folder / "log.txt", folder, LIMIT_S) as pool:
@@ -52,6 +56,23 @@ def test_both_gemms_compile_and_tokens_share_binaries(arch: str, tmp_path: Path)
     assert [result.cached for result in results] == [False, True, False, False]
     assert results[0].specialization == results[1].specialization
     assert len({result.specialization for result in results}) == 3
+
+
+def test_sglangs_kernel_compiles_with_and_without_tma(tmp_path: Path) -> None:
+    """The first GEMM is another binary where the second one takes its rows as they are placed."""
+    layer, block = replace(LAYER, server="sglang"), {"scaling": "block", "block_shape": (64, 64)}
+    tile, tma = entry(64, 64, 64, 1, 4, 3), "USE_TMA"
+    ways = ({tma: 0}, {tma: 0, f"down_{tma}": 1}, {tma: 1}, {tma: 1, f"down_{tma}": 0})
+    for problem in (layer, replace(layer, dtype="fp8_w8a8", **block)):  # type: ignore[arg-type]
+        configs = [PlainConfig("sglang_moe", tuple({**tile, **way}.items())) for way in ways]
+        folder = tmp_path / problem.dtype
+        results = compiled_configs(
+            folder, "sm_90", moe_kernel_source.sglang(), [(problem, config) for config in configs]
+        )
+        assert [(result.status, result.message) for result in results] == [(Status.OK, "")] * len(ways)
+        binaries = [tuple(result.entries) for result in results]
+        assert len({entry for both in binaries for entry in both}) == 6  # up: by TMA or not, sorted or not
+        assert binaries[0][1] == binaries[3][1] and binaries[1][1] == binaries[2][1]
 
 
 def test_what_only_the_second_gemm_needs_counts(tmp_path: Path) -> None:

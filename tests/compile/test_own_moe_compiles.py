@@ -18,6 +18,7 @@ from gemm_tuner.moe.problem import MoeProblem
 
 LAYER = MoeProblem("own", 64, 16, 128, 256, 4)
 FP8 = replace(LAYER, dtype="fp8_w8a8", scaling="block", block_shape=(128, 128))
+INT4 = replace(LAYER, dtype="int4_w4a16", scaling="group", block_shape=(0, 128))
 TILE = {"BLOCK_SIZE_M": 32, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 8, "num_warps": 4,
         "num_stages": 3, "PROGRAMS_PER_SM": 0, "SWAP_AB": 0, "W_BY_TMA": 0}  # fmt: skip
 OF_AMD = {"num_stages": 2, "waves_per_eu": 2, "matrix_instr_nonkdim": 16, "kpack": 1}
@@ -47,6 +48,10 @@ def test_both_gemms_compile_for_all_types(arch: str, tmp_path: Path) -> None:
         fp8: {"PROGRAMS_PER_SM": 2, **by_tma},
         replace(fp8, **whole): swapped,
         replace(fp8, scaling="tensor", block_shape=plain): {**swapped, **by_tma},
+        replace(LAYER, dtype="int8_w8a16", scaling="channel"): {**swapped, **by_tma},
+        INT4: {**swapped, **by_tma},
+        replace(INT4, zero_points=True, block_shape=(0, 32)): {},
+        replace(INT4, dtype="int8_w8a16", out="fp16", zero_points=True): swapped,
     }
     configs = {one: PlainConfig("own_moe", tuple({**TILE, **more, **own}.items())) for one, own in work.items()}
     results = compiled(tmp_path, arch, configs)

@@ -23,7 +23,7 @@ def compile_part(backend: str, arch: str, warp_size: str, fp8: str, part: str) -
     to = {"none": bf16, "made": MockTensor(getattr(torch, fp8)), "given": MockTensor(getattr(torch, fp8))}
     calls = [
         (kernels.count_rows, (i32, i32, 80, 1024)),
-        (kernels.lay_out, (i32, i32, i32, i32, 256, 100, 16, 256, 32)),
+        (kernels.lay_out, (i32, i32, i32, i32, 257, 1, 256, 100, 16, 512, 32)),
         (kernels.place_rows, (i32, i32, i32, i32, 80, 1024)),
         (kernels.add_up, (bf16, bf16, 7168, 8, 1024)),
     ]
@@ -32,7 +32,9 @@ def compile_part(backend: str, arch: str, warp_size: str, fp8: str, part: str) -
         ("", "relu2", "none"), ("halves", "gelu_tanh", "none"), ("halves", "swiglustep", "none"),
     ):  # fmt: skip
         scale = None if scaling == "none" else fp32
-        calls.append((kernels.activate, (bf16, to[scaling], scale, 256, 2, gate, kind, scaling, 448.0, 128)))
+        places = i32 if kind == "silu" else None
+        given = bf16, to[scaling], scale, places, 256, 2, 80, gate, kind, scaling, 448.0, 128
+        calls.append((kernels.activate, given))
     first, step = map(int, part.split("/"))
     for kernel, arguments in calls[first::step]:
         kernel.warmup(*arguments, grid=(1,))

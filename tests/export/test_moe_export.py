@@ -14,7 +14,7 @@ from gemm_tuner.cli import main as cli
 from gemm_tuner.moe.servers import GRID
 
 GOLDEN = ROOT / "tests" / "golden" / "export_moe"
-H200, MI300X = GOLDEN / "h200.yaml", GOLDEN / "mi300x.yaml"
+H200, TMA, MI300X = GOLDEN / "h200.yaml", GOLDEN / "h200_tma.yaml", GOLDEN / "mi300x.yaml"
 VLLM = Path("vllm/model_executor/layers/fused_moe/configs")
 SGLANG = Path("sglang/srt/layers/moe/moe_runner/triton_utils/configs/triton_3_6_0")
 QWEN = "E=128,N=768,device_name=NVIDIA_H200.json"
@@ -24,7 +24,7 @@ TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_war
 
 @pytest.mark.parametrize(
     ("to", "results"),
-    [("vllm-moe", H200), ("vllm-moe", MI300X), ("sglang-moe", H200), ("aiter-moe", MI300X)],
+    [("vllm-moe", H200), ("vllm-moe", MI300X), ("sglang-moe", H200), ("sglang-moe", TMA), ("aiter-moe", MI300X)],
     ids=lambda value: value if isinstance(value, str) else value.stem,
 )
 def test_files_are_the_golden_ones_byte_for_byte(to: str, results: Path, tmp_path: Path) -> None:
@@ -105,6 +105,16 @@ def test_sglangs_two_files_have_one_block_of_rows(tmp_path: Path) -> None:
     assert all(set(entry) == set(TILE) for entry in (*up.values(), *down.values()))
     assert [entry["BLOCK_SIZE_M"] for entry in up.values()] == [entry["BLOCK_SIZE_M"] for entry in down.values()]
     assert tuple(up["16"].values()) == (16, 128, 128, 1, 4, 3) and tuple(down["16"].values()) == (16, 64, 128, 16, 4, 4)
+
+
+def test_sglang_takes_tma_out_of_each_file_as_its_look_up_does(tmp_path: Path) -> None:
+    """By ``pop("USE_TMA", False)``; versions that do so for the down-projection alone would launch with the key."""
+    export(TMA, "--to", "sglang-moe", "-o", tmp_path)
+    up, down = (json.loads((tmp_path / SGLANG / f"{DEEPSEEK}{suffix}.json").read_text()) for suffix in ("", "_down"))
+    by_tma = {m: (up[m].pop("USE_TMA", False), down[m].pop("USE_TMA", False)) for m in ("16", "1024")}
+    assert by_tma == {"16": (False, True), "1024": (True, True)}
+    assert "USE_TMA" not in json.loads((tmp_path / SGLANG / f"{DEEPSEEK}.json").read_text())["16"]
+    assert set(up["16"]) == set(down["16"]) == set(TILE)
 
 
 def test_aiters_bucket_is_tuned_for_its_largest_size(tmp_path: Path) -> None:

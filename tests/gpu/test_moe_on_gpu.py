@@ -1,11 +1,19 @@
-"""Fused MoE kernels on a GPU: this package's own against float64 in all types, and a run beside a server's kernel."""
+"""Fused MoE kernels on a GPU: this package's own against float64 in all types, SGLang's with TMA, and a run beside a
+server's kernel.
+
+SGLang's kernel is one of the tests; its own, fused_moe_triton_kernels.py of SGLang 0.5.23, is taken, too, where
+GEMM_TUNER_SGLANG_MOE_KERNEL says the file.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import itertools
+import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import moe_kernel_source
 import pytest
@@ -15,13 +23,16 @@ from gemm_tuner.cli import main as cli
 from gemm_tuner.core.errors import EXIT_OK
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Verified
+from gemm_tuner.moe import kernel_source
 from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import SERVERS, entry
 from gemm_tuner.moe.workload import WORKLOAD
 from gemm_tuner.store import results
 
 # A hundred rows an expert in the mean; no power of two divides them.
 LAYER = MoeProblem("own", 200, 16, 160, 272, 8, seeds=1)
 FEW = replace(LAYER, M=3, E=100, topk=1)  # not sorted
+TMA_WAYS = tuple(itertools.product((0, 1), (0, 1)))
 WAYS = (
     {"PROGRAMS_PER_SM": 0},
     {"PROGRAMS_PER_SM": 2, "GROUP_SIZE_M": 8, "num_stages": 3},
@@ -42,14 +53,29 @@ def configs_of(gpu: Gpu) -> list[PlainConfig]:
     return [PlainConfig("own_moe", tuple(one.items())) for one in there if not (amd and one["SWAP_AB"])]
 
 
-@pytest.mark.parametrize("scaling", ["none", "fp16 with bias", "tensor", "channel", "block"])
+INTEGERS: dict[str, dict[str, Any]] = {
+    "int8": {"dtype": "int8_w8a16", "scaling": "channel"},
+    "int8 in groups, fp16": {"dtype": "int8_w8a16", "out": "fp16", "scaling": "group", "block_shape": (0, 32)},
+    "int8, zero points": {"dtype": "int8_w8a16", "scaling": "group", "block_shape": (0, 64), "zero_points": True},
+    "int4": {"dtype": "int4_w4a16", "scaling": "group", "block_shape": (0, 64)},
+    "int4, fp16, several groups in a step": {
+        "dtype": "int4_w4a16", "out": "fp16", "scaling": "group", "block_shape": (0, 32)
+    },
+    "int4, zero points": {"dtype": "int4_w4a16", "scaling": "group", "block_shape": (0, 64), "zero_points": True},
+}  # fmt: skip
+OTHER_RANKS = replace(LAYER, global_E=40)
+
+
+@pytest.mark.parametrize("scaling", ["none", "fp16 with bias", "tensor", "channel", "block", *INTEGERS])
 def test_our_kernel_is_right_in_all_types(gpu: Gpu, scaling: str) -> None:
     fp8 = "fp8_e4m3_fnuz" if gpu.device.target.facts.fp8 == "fnuz" else "fp8_e4m3"
-    for layer in (LAYER, FEW):
+    for layer in (LAYER, FEW, *([OTHER_RANKS] if scaling in ("none", "fp16 with bias", "block", "int4") else [])):
         if scaling == "none":
             problem = layer
         elif scaling == "fp16 with bias":
             problem = replace(layer, dtype="fp16", out="fp16", bias=True)
+        elif scaling in INTEGERS:
+            problem = replace(layer, N=192, K=320, **INTEGERS[scaling])
         else:
             block = (64, 64) if scaling == "block" else (0, 0)
             problem = replace(layer, dtype="fp8_w8a8", fp8=fp8, scaling=scaling, block_shape=block, N=192, K=320)
@@ -60,6 +86,37 @@ def test_our_kernel_is_right_in_all_types(gpu: Gpu, scaling: str) -> None:
         script = gpu.scripts(pairs)["own_moe", problem.signature]  # type: ignore[arg-type]
         for config in configs:
             verdict = WORKLOAD.check(script, problem, config.name, 1, "cuda")
+            assert verdict.ok, f"{config.name}: {verdict.message}"
+            assert 0 < verdict.error_over_bound <= 1
+        assert gpu.counter.compiled == 0
+
+
+@pytest.mark.parametrize("whose", ["of the tests", "its own"])
+@pytest.mark.parametrize("scaling", ["none", "block"])
+def test_sglangs_kernel_is_right_with_tma(gpu: Gpu, scaling: str, whose: str, tmp_path: Path) -> None:
+    """Each GEMM with and without: the first one writes its rows sorted where the second one reads them so."""
+    if not gpu.device.target.facts.tma:
+        pytest.skip("the GPU has no TMA")
+    file = tmp_path / "fused_moe_triton_kernels.py"
+    if whose == "of the tests":
+        file.write_text(moe_kernel_source.sglang())
+    elif (given := os.environ.get("GEMM_TUNER_SGLANG_MOE_KERNEL")) is not None:
+        file = Path(given)
+    else:
+        pytest.skip("GEMM_TUNER_SGLANG_MOE_KERNEL names no file")
+    server, kernel = kernel_source.read(str(file), SERVERS["sglang"])
+    layer = replace(LAYER, server=server.name, kernel=kernel, kernel_sha=kernel.sha, N=192, K=320)
+    block: dict[str, Any] = {"dtype": "fp8_w8a8", "scaling": "block", "block_shape": (64, 64)}
+    for problem in (layer, replace(layer, M=3), replace(layer, global_E=40)):
+        one = replace(problem, **block) if scaling == "block" else problem
+        configs = []
+        for tile, (up, down) in itertools.product(((16, 32, 64, 1, 4, 3), (64, 64, 64, 8, 4, 2)), TMA_WAYS):
+            fields = {**entry(*tile), "USE_TMA": up, **({"down_USE_TMA": down} if up != down else {})}
+            configs.append(PlainConfig("sglang_moe", tuple(fields.items())))
+        pairs = [(one, config) for config in configs]
+        script = gpu.scripts(pairs)["sglang_moe", one.signature]  # type: ignore[arg-type]
+        for config in configs:
+            verdict = WORKLOAD.check(script, one, config.name, 1, "cuda")
             assert verdict.ok, f"{config.name}: {verdict.message}"
             assert 0 < verdict.error_over_bound <= 1
         assert gpu.counter.compiled == 0

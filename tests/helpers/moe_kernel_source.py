@@ -130,6 +130,36 @@ def fused_moe_kernel_gptq_awq(
 """
 
 
+BY_TMA = {
+    "rows": """\
+        if a_desc is not None:
+            a_rows = block_m * BLOCK_SIZE_M + places
+        else:
+            a_rows = rows // top_k
+""",
+    "a": """\
+        if a_desc is not None:
+            a = a_desc.load([block_m * BLOCK_SIZE_M, step * BLOCK_SIZE_K])
+        else:
+""",
+    "b": """\
+        if b_desc is not None:
+            b = b_desc.load([expert.to(tl.int32), block_n * BLOCK_SIZE_N, step * BLOCK_SIZE_K])
+            b = b.reshape(BLOCK_SIZE_N, BLOCK_SIZE_K).T
+        else:
+""",
+    "out": """\
+    if c_sorted:
+        c_rows = (block_m * BLOCK_SIZE_M + places).to(tl.int64)
+    else:
+        c_rows = rows
+""",
+}
+
+
+ZEROS = "        write_zeros(c_ptr, out, inside, BLOCK_SIZE_M, BLOCK_SIZE_N, compute_type)\n        return\n"
+
+
 def sglang() -> str:
     """The same kernel with the arguments of SGLang 0.5.23's."""
     start, end = VLLM.index("    a_ptr, b_ptr, c_ptr, b_bias"), VLLM.index("):\n    pid = tl.program_id(0)")
@@ -148,8 +178,14 @@ def sglang() -> str:
     naive, sorts = text.index("    if naive_block_assignment:"), text.index("        rows = tl.load(sorted")
     text = text[:naive] + text[sorts + 4 :]
     for old, new in (
+        (ZEROS, "        if not c_sorted:\n    " + ZEROS),
         ("if HAS_BIAS:", "if bias_ptr is not None:"),
         ("b_bias_ptr + expert * stride_bbe + wrapped * stride_bbn", "bias_ptr + expert * stride_bias_e + wrapped"),
+        ("        a_at = a_ptr", BY_TMA["rows"] + "        a_at = a_ptr"),
+        ("        a = tl.load(a_at,", BY_TMA["a"] + "            a = tl.load(a_at,"),
+        ("        b = tl.load(b_at, mask", BY_TMA["b"] + "            b = tl.load(b_at, mask"),
+        ("a_scale_ptr + rows // top_k * stride_asm + group", "a_scale_ptr + a_rows * stride_asm + group"),
+        ("    out = rows[:, None]", BY_TMA["out"] + "    out = c_rows[:, None]"),
     ):
         assert old in text
         text = text.replace(old, new)

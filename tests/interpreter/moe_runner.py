@@ -35,6 +35,30 @@ def run(script: str, problem: dict[str, Any], name: str, seed: int) -> dict[str,
     return {"ok": found.ok, "message": found.message, "error_over_bound": found.error_over_bound}
 
 
+def checked_narrow(script: str, problem: MoeProblem, config: PlainConfig) -> Result:
+    """As ``checked``, with operands of the problem's own types, of which the interpreter multiplies fp16."""
+    given = {"script": script, "problem": problem.to_dict(), "name": config.name}
+    return Result(**interpreter().ask(run_narrow, **given))
+
+
+def run_narrow(script: str, problem: dict[str, Any], name: str) -> dict[str, Any]:
+    """Inside the interpreting process."""
+    from case_runner import script_at
+
+    from gemm_tuner.core.workload import launch_all, problem_from_dict
+    from gemm_tuner.moe import check, operands
+    from gemm_tuner.moe.launch import PARTS
+    from gemm_tuner.moe.workload import WORKLOAD
+
+    one, code = problem_from_dict(problem), script_at(script)
+    assert isinstance(one, MoeProblem)
+    given = operands.make(one, 0, "cpu")[0]
+    launch_all(WORKLOAD.launches(code, code.CONFIGS[name], one, given, None, 1))
+    found = [check.compared(one, given, part, name, given.gemms[part].c, wide=False) for part in PARTS]
+    worst = max(found, key=lambda verdict: verdict.error_over_bound)
+    return {"ok": worst.ok, "message": worst.message, "error_over_bound": worst.error_over_bound}
+
+
 def operator_error(script: str, problem: MoeProblem, config: PlainConfig) -> float:
     """Of a whole call, against the operator in float64: the largest error over the largest value."""
     given = {"script": script, "problem": problem.to_dict(), "name": config.name}
@@ -63,6 +87,8 @@ def run_operator(script: str, problem: dict[str, Any], name: str) -> float:
     expected = torch.zeros(one.M, one.K, dtype=torch.float64)
     for token in range(one.M):
         for place, expert in enumerate(given.ids[token].tolist()):
+            if expert >= one.E:  # of another rank
+                continue
             hidden = x[token] @ weights[UP][expert].T
             hidden = hidden + (given.gemms[UP].bias[expert].double() if one.bias else 0)
             hidden = _activated(one, hidden)
@@ -72,6 +98,7 @@ def run_operator(script: str, problem: dict[str, Any], name: str) -> float:
             made = weights[DOWN][expert] @ hidden
             made = made + (given.gemms[DOWN].bias[expert].double() if one.bias else 0)
             expected[token] += routed[token, place] * made
+    assert bool(expected.abs().max() > 0)
     return float((call.out.double() - expected).abs().max() / expected.abs().max())
 
 

@@ -58,6 +58,12 @@ CASES = {
     "fp8, a scale a tensor": replace(FP8, scaling="tensor", block_shape=(0, 0)),
     "int8 weights": replace(BF16, dtype="int8_w8a16", scaling="channel"),
 }
+OTHERS = replace(BF16, M=9, global_E=10)
+CASES |= {
+    "other ranks": OTHERS,
+    "other ranks, no row of this one": replace(BF16, M=1, topk=1, E=1, global_E=40),
+    "fp8, other ranks": replace(FP8, M=9, global_E=10, scaling="channel", block_shape=(0, 0)),
+}
 INT4 = replace(BF16, N=64, K=128, dtype="int4_w4a16", scaling="group", block_shape=(0, 32))
 CASES |= {
     "4 bits in groups": INT4,
@@ -80,7 +86,7 @@ def test_both_gemms_are_right(case: str, server: str, tmp_path: Path) -> None:
     script, problem = written(tmp_path, SOURCES[server], problem, configs)
     found = checked(script, problem, configs[0])
     assert found.ok, found.message
-    assert 0 < found.error_over_bound <= 1
+    assert (0 < found.error_over_bound <= 1) is ("no row" not in case)
 
 
 def test_a_pair_launches_a_tile_for_each_gemm(tmp_path: Path) -> None:
@@ -94,6 +100,62 @@ def test_a_pair_launches_a_tile_for_each_gemm(tmp_path: Path) -> None:
     assert symbols == ["sglang_moe_up_16x32x32_g1_w4_s2", "sglang_moe_down_16x64x32_g16_w4_s3"]
     alone = launch.symbol(problem, script_config(script, one.name), launch.UP)
     assert alone == symbols[0]  # one binary
+
+
+def by_tma(up: int, down: int) -> PlainConfig:
+    """Tiles of 16 rows for both GEMMs, each with TMA or without."""
+    fields = {**entry(*TILES[0]), "USE_TMA": up}
+    return PlainConfig("sglang_moe", tuple((fields if up == down else {**fields, "down_USE_TMA": down}).items()))
+
+
+TMA_WAYS = tuple(itertools.starmap(by_tma, itertools.product((0, 1), (0, 1))))
+TMA_CASES = {
+    "bf16, no tile divides": BF16,
+    "most experts have none": CASES["most experts have none"],
+    "fp16 with bias": CASES["fp16 with bias"],
+    "fp8, a scale a block": FP8,
+    "few rows": replace(FP8, M=1, E=16),
+    "fp8, other ranks": replace(FP8, M=9, global_E=10),
+}
+
+
+@pytest.mark.parametrize("case", TMA_CASES)
+def test_sglangs_kernel_is_right_with_tma(case: str, tmp_path: Path) -> None:
+    """Its second GEMM by TMA reads rows as they are placed, and so the first one writes them."""
+    problem = replace(TMA_CASES[case], server="sglang")
+    script, problem = written(tmp_path, SOURCES["sglang"], problem, TMA_WAYS)
+    for one in TMA_WAYS:
+        found = checked(script, problem, one)
+        assert found.ok, (one.name, found.message)
+        assert 0 < found.error_over_bound <= 1
+    config = script_config(script, TMA_WAYS[1].name)
+    symbols = [launch.symbol(problem, config, part) for part in launch.PARTS]
+    assert symbols == ["sglang_moe_up_16x32x32_g1_w4_s2_sorted", "sglang_moe_down_16x32x32_g1_w4_s2_tma"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "way"),
+    [
+        ("c_rows = (block_m * BLOCK_SIZE_M + places).to(tl.int64)", "c_rows = rows", 1),
+        ("a_rows = block_m * BLOCK_SIZE_M + places", "a_rows = rows // top_k", 1),
+        ("a_desc.load([block_m * BLOCK_SIZE_M,", "a_desc.load([0,", 3),
+        ("b_desc.load([expert.to(tl.int32),", "b_desc.load([0,", 2),
+    ],
+)
+def test_a_wrong_kernel_with_tma_is_found(old: str, new: str, way: int, tmp_path: Path) -> None:
+    problem = replace(FP8, server="sglang")
+    assert old in SOURCES["sglang"]
+    script, problem = written(tmp_path, SOURCES["sglang"].replace(old, new), problem, TMA_WAYS)
+    assert "GEMM is wrong in row" in checked(script, problem, TMA_WAYS[way]).message
+
+
+@pytest.mark.parametrize("case", ["bf16, no tile divides", "fp8, a scale a block", "fp8, other ranks"])
+def test_a_whole_call_with_tma_is_the_operator(case: str, tmp_path: Path) -> None:
+    problem = replace(TMA_CASES[case], server="sglang", M=9)
+    script, problem = written(tmp_path, SOURCES["sglang"], problem, TMA_WAYS)
+    most = 0.1 if problem.dtype == "fp8_w8a8" else 0.01
+    for one in TMA_WAYS:
+        assert operator_error(script, problem, one) < most
 
 
 def script_config(script: str, name: str) -> dict[str, Any]:
@@ -116,13 +178,14 @@ def script_config(script: str, name: str) -> dict[str, Any]:
         (">> (at % 2 * 4)", ">> (4 - at % 2 * 4)"),
         ("zero = 8.0", "zero = 7.0"),
         ("group = depth[:, None], (depth // group_size)", "group = depth[:, None], (depth // group_size * 0)"),
+        ("write_zeros(c_ptr, out, inside, BLOCK_SIZE_M, BLOCK_SIZE_N, compute_type)\n        return", "return"),
     ],
 )
 def test_a_wrong_kernel_is_found(old: str, new: str, tmp_path: Path) -> None:
     """A row of another token, a weight or an expert left out, a row not written, a rest of K, a scale; of 4 bits the
-    other half of a byte, another zero, the first group's scales."""
+    other half of a byte, another zero, the first group's scales; of other ranks' rows no zeros."""
     source = SOURCES["vllm"]
-    problem = FP8 if "group_n" in old else BF16 if old in moe_kernel_source.VLLM else INT4
+    problem = FP8 if "group_n" in old else OTHERS if "zeros" in old else BF16 if old in moe_kernel_source.VLLM else INT4
     assert old in source
     configs = configs_of(problem, TILES[0])
     script, problem = written(tmp_path, source.replace(old, new), problem, configs)
@@ -155,13 +218,15 @@ OPERATORS = {
     "fp8, a scale a tensor": CASES["fp8, a scale a tensor"],
     "int8 weights": CASES["int8 weights"],
     "4 bits in groups": INT4,
+    "other ranks": OTHERS,
+    "other ranks, pairs of gate and value, bias": replace(OTHERS, activation="swigluoai", bias=True),
 }
 
 
 @pytest.mark.parametrize("case", OPERATORS)
 def test_a_whole_call_is_the_operator(case: str, tmp_path: Path) -> None:
     """With activations that are quantised on the way: an error of 8-bit floats is some percent of the largest value."""
-    server = "sglang" if case == "no gate" else "vllm"
+    server = "sglang" if case in ("no gate", "other ranks") else "vllm"
     problem = replace(OPERATORS[case], server=server)
     (config,) = configs_of(problem, TILES[0])
     script, problem = written(tmp_path, SOURCES[server], problem, [config])

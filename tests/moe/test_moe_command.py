@@ -64,7 +64,7 @@ def test_without_a_servers_kernel_there_is_ours(kernel: str) -> None:
 
 
 def test_ours_is_beside_a_servers_kernel_unless_it_is_served(kernel: str) -> None:
-    """Nor where ours does not multiply the type. What stands beside it is not part of a problem's identity."""
+    """What stands beside it is not part of a problem's identity."""
     source = Path(kernel).with_name("of_groups.py")
     source.write_text(VLLM + GROUPED)
     words = (*FLAGS, "--m", "5", "--kernel_from", str(source))
@@ -73,8 +73,8 @@ def test_ours_is_beside_a_servers_kernel_unless_it_is_served(kernel: str) -> Non
         ((), {"vllm_moe", "own_moe"}),
         (("--dtype", "fp8_w8a8"), {"vllm_moe", "own_moe"}),
         (("--serve", "vllm"), {"vllm_moe"}),
-        (("--dtype", "int8_w8a16"), {"vllm_moe"}),
-        (of_groups, {"vllm_moe"}),
+        (("--dtype", "int8_w8a16"), {"vllm_moe", "own_moe"}),
+        (of_groups, {"vllm_moe", "own_moe"}),
     ):
         found = asked(*words, *more)
         assert WORKLOAD.own_space(found, device("gfx942")).families.keys() == families
@@ -84,10 +84,27 @@ def test_ours_is_beside_a_servers_kernel_unless_it_is_served(kernel: str) -> Non
     assert problem_from_dict(beside.to_dict()).to_dict() == beside.to_dict() != served.to_dict()
 
 
-def test_ours_is_refused_for_types_that_it_does_not_multiply(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (("--dtype", "int8_w8a16"), ("--dtype", "int4_w4a16", "--group_size", "32")):
-        status, text = told(capsys, *FLAGS, *words)
-        assert status == 2 and "--kernel_from" in text and words[1] in text and "fp8_w8a8" in text
+def test_our_family_alone_beside_a_server_is_refused(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The server's rows would hold its default, untuned."""
+    words = (*FLAGS, "--m", "5", "--kernel_from", kernel, "--families")
+    status, text = told(capsys, *words, "own_moe")
+    assert status == 2 and "--families" in text and "vllm_moe,own_moe" in text and "--kernel_from" in text
+    for families in ("own_moe,vllm_moe", "vllm_moe"):
+        assert {one.server for one in asked(*words, families)} == {"vllm"}
+    assert {one.server for one in asked(*FLAGS, "--m", "5", "--families", "own_moe")} == {"own"}
+
+
+def test_tokens_are_routed_over_the_experts_of_all_ranks(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--from", str(DATA / "deepseek_v3.json"), "--tp", "8", "--enable_expert_parallel", "--dry_run")
+    (one,) = asked(*words, "--m", "16", "--global_experts", "256")
+    assert (one.E, one.global_E, one.routed_E) == (32, 256, 256)
+    read = problem_from_dict(one.row())
+    assert read == one and isinstance(read, MoeProblem) and read.key == one.key
+    status, text = told(capsys, *words, "--global_experts", "32")
+    assert status == 2 and "--global_experts above" in text
+
+
+def test_a_servers_tuned_file_needs_a_server(capsys: pytest.CaptureFixture[str]) -> None:
     status, text = told(capsys, *FLAGS, "--current", "E=8,N=64,device_name=NVIDIA_H200.json")
     assert status == 2 and "--current" in text and "--kernel_from" in text
 
@@ -223,16 +240,12 @@ def test_a_size_file_has_layers_of_one_kernel(kernel: str, tmp_path: Path, capsy
     assert status == 2 and "integers in groups beside others" in text
 
 
-def test_ours_is_beside_those_layers_of_a_size_file_that_it_multiplies(
-    kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ours_is_beside_all_layers_of_a_size_file(kernel: str, tmp_path: Path) -> None:
     layer = {"kind": "moe", "server": "vllm", "M": 16, "E": 8, "N": 64, "K": 128, "topk": 2}
     path = tmp_path / "sizes.yaml"
     path.write_text(yaml.safe_dump([layer, {**layer, "dtype": "int8_w8a16", "scaling": "channel"}]))
     found = asked("--from", str(path), "--kernel_from", kernel)
-    assert {one.dtype: one.beside for one in found} == {"bf16": True, "int8_w8a16": False}
-    status, text = told(capsys, "--from", str(path), "--dry_run")
-    assert status == 2 and "does not multiply int8_w8a16" in text
+    assert {one.dtype: one.beside for one in found} == {"bf16": True, "int8_w8a16": True}
 
 
 def test_a_tuned_file_of_another_layer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

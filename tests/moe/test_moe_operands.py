@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -70,10 +71,12 @@ def test_an_alignment_is_made_once_for_each_block() -> None:
 def test_blanks_are_as_large_as_the_tensors() -> None:
     for layer in (LAYER, replace(LAYER, M=1, E=64), replace(LAYER, dtype="int8_w8a16", scaling="channel", bias=True),
                   replace(LAYER, N=64, K=64, dtype="fp8_w8a8", scaling="block", block_shape=(32, 32))):  # fmt: skip
-        made = operands.make(layer, 0, "cpu")[0]
-        for part in PARTS:
-            real = made.tensors(part, 16)
-            counts = operands.blank(layer, part, 16, lambda _, count: count)
+        for part, by_tma in itertools.product(PARTS, (False, True)):
+            layer = replace(layer, server="sglang" if by_tma else "vllm")
+            made = operands.make(layer, 0, "cpu")[0]
+            sides = launch.sides({"USE_TMA": int(by_tma)}, part)
+            real = made.tensors(part, 16, sides)
+            counts = operands.blank(layer, part, 16, sides, lambda _, count: count)
             for name in ("a", "w", "c", "a_scale", "w_scale", "bias", "router", "row_ids", "experts", "total"):
                 tensor, count = getattr(real, name), getattr(counts, name)
                 assert count == (None if tensor is None else tensor.numel()), (part, name)

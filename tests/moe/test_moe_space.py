@@ -40,7 +40,7 @@ def kept(problem: MoeProblem, of: Device = H200, but: tuple[str, ...] = ()) -> A
 def test_the_spaces_are_those_of_the_servers_tuners() -> None:
     fp8 = replace(DEEPSEEK, fp8="fp8_e4m3_fnuz")
     assert len(space_of(QWEN, H200)[0]) == 1920
-    assert len(space_of(replace(QWEN, server="sglang"), H200)[0]) == 2560
+    assert len(space_of(replace(QWEN, server="sglang"), H200)[0]) == 2 * 2560  # with TMA, and without
     assert (len(space_of(QWEN, MI300X)[0]), len(space_of(fp8, MI300X)[0])) == (40_000, 8_000)
     both = WORKLOAD.own_space([QWEN, replace(QWEN, server="sglang")], H200)
     assert sorted(both.families) == ["sglang_moe", "vllm_moe"]
@@ -71,6 +71,31 @@ def test_sglangs_tiles_divide_a_block_of_scales() -> None:
     found = kept(replace(DEEPSEEK, server="sglang", M=4096))
     assert set(found.BLOCK_SIZE_K) == {32, 64, 128}
     assert set(found.BLOCK_SIZE_N) == {32, 64, 128, 256}
+
+
+def test_tma_is_for_types_that_sglang_ships_it_for_and_gpus_that_have_it() -> None:
+    layer, few = replace(DEEPSEEK, server="sglang", M=4096), device("sm_80")
+    bf16 = replace(QWEN, server="sglang", M=512)
+    for problem in (layer, bf16):
+        assert set(kept(problem).USE_TMA) == {0, 1}
+    assert set(kept(bf16, few).USE_TMA) == {0} == set(kept(replace(bf16, N=772)).USE_TMA)
+    channel = {"scaling": "channel", "block_shape": (0, 0)}
+    others = (replace(layer, **channel), replace(bf16, dtype="int8_w8a16", scaling="channel"))  # type: ignore[arg-type]
+    for problem in (*others, replace(bf16, server="vllm")):
+        assert "USE_TMA" not in kept(problem)
+    assert "USE_TMA" not in kept(bf16, MI300X)
+    for problem in (layer, *others):
+        default = WORKLOAD.default_config(problem, H200).options()
+        assert default.get("USE_TMA") == (0 if problem is layer else None)
+
+
+def test_sglangs_gemms_may_differ_in_tma_alone() -> None:
+    tile = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1, "num_warps": 4}
+    with_tma, without = (PlainConfig("sglang_moe", (*tile.items(), ("USE_TMA", one))) for one in (1, 0))
+    (pair, *_) = WORKLOAD.recombined(
+        replace(DEEPSEEK, server="sglang"), [(with_tma, (9.0, 1.0)), (without, (1.0, 9.0))]
+    )
+    assert [launch.part_config(pair.to_dict(), part)["USE_TMA"] for part in launch.PARTS] == [0, 1]
 
 
 def test_blocks_are_no_larger_than_the_busiest_expert() -> None:
@@ -130,6 +155,32 @@ def test_alignment_gives_every_row_a_place_in_a_block_of_its_expert() -> None:
             experts = np.repeat(found.experts, block)[: len(found.row_ids)]
             assert (ids.ravel()[found.row_ids[real]] == experts[real]).all()
             assert (found.experts[found.total // block :] == -1).all()
+
+
+def test_rows_of_other_ranks_are_sorted_as_a_server_sorts_them() -> None:
+    """vLLM by all ranks' experts, of which others become -1; SGLang's are one bucket more, in front."""
+    ids = np.array([[7, 1], [0, 7], [9, 1], [4, 7]], dtype=np.int32)  # 2 of 10 experts are of this rank
+    for server, owners in (("vllm", [0, 1, -1, -1, -1]), ("sglang", [-1, -1, 0, 1])):
+        layer = MoeProblem(server, 4, 2, 64, 64, 2, global_E=10)
+        launcher = SERVERS[server]
+        assert launcher.sorts(layer) and not launcher.ids_read(layer, 4) % 4
+        found = alignment.align(ids, 2, 4, launcher.room(layer, 4), launcher.buckets(layer))
+        assert found.experts[: found.total // 4].tolist() == owners and (found.experts[found.total // 4 :] == -1).all()
+        assert found.row_ids is not None and len(found.row_ids) >= found.total
+        real = found.row_ids < 8
+        assert sorted(found.row_ids[real].tolist()) == list(range(8))
+        experts = np.repeat(found.experts, 4)[: len(found.row_ids)]
+        flat = ids.ravel()[found.row_ids[real]]
+        assert (experts[real] == np.where(flat < 2, flat, -1)).all()
+
+
+def test_a_rank_has_its_share_of_the_rows() -> None:
+    whole = replace(QWEN, M=512)
+    rank = replace(whole, E=16, global_E=128)
+    mine = [int(routing.counts(ids, rank.E).sum()) for ids in model.draws(rank)]
+    assert all(400 < rows < 600 for rows in mine) and whole.rows == 4096
+    assert rank.flops == whole.flops / 8 and rank.key != replace(rank, global_E=0).key
+    assert max(kept(rank).BLOCK_SIZE_M) == max(kept(whole).BLOCK_SIZE_M)  # as busy experts
 
 
 def test_defaults_are_what_the_servers_launch_without_a_file() -> None:

@@ -20,6 +20,7 @@ from gemm_tuner.space import prune
 
 LAYER = MoeProblem("own", 512, 128, 768, 2048, 8)
 FP8 = replace(LAYER, dtype="fp8_w8a8", scaling="block", block_shape=(128, 128))
+INT4 = replace(LAYER, dtype="int4_w4a16", scaling="group", block_shape=(0, 64))
 FEW = MoeProblem("own", 2, 16, 128, 256, 2)
 H200, MI300X, A100 = device("sm_90"), device("gfx942"), device("sm_80")
 
@@ -46,6 +47,9 @@ def rejected(problem: MoeProblem, of: Device = H200, **fields: int) -> Any:
         ("swaps_for_warp_groups", LAYER, H200, {"BLOCK_SIZE_N": 32, "SWAP_AB": 1}),
         ("swaps_for_warp_groups", LAYER, A100, {"SWAP_AB": 1}),
         ("tiles_fit_the_scales", FP8, H200, {"BLOCK_SIZE_K": 256}),
+        ("swaps_for_warp_groups", INT4, H200, {"BLOCK_SIZE_N": 32, "SWAP_AB": 1}),
+        ("tma_can_load", replace(INT4, N=784, block_shape=(0, 16)), H200, {"W_BY_TMA": 1}),
+        ("tiles_fit_the_scales", replace(INT4, N=768, K=1536, block_shape=(0, 96)), H200, {"BLOCK_SIZE_K": 64}),
         ("orders_alike", FEW, H200, {"GROUP_SIZE_M": 32, "BLOCK_SIZE_M": 128}),
         ("instruction_fits", LAYER, MI300X, {"BLOCK_SIZE_M": 16, "matrix_instr_nonkdim": 32}),
     ],
@@ -55,7 +59,10 @@ def test_a_rule_cuts_all_of_its_kind(rule: str, problem: MoeProblem, of: Device,
     assert len(found) and (found.rule != "").all() and rule in set(found.rule)
 
 
-@pytest.mark.parametrize(("problem", "of"), [(LAYER, H200), (FP8, H200), (LAYER, MI300X), (FEW, H200), (LAYER, A100)])
+@pytest.mark.parametrize(
+    ("problem", "of"),
+    [(LAYER, H200), (FP8, H200), (INT4, H200), (LAYER, MI300X), (INT4, MI300X), (FEW, H200), (LAYER, A100)],
+)
 def test_each_axis_is_left_something(problem: MoeProblem, of: Device) -> None:
     found = rejected(problem, of)
     kept = found[found.rule == ""]
@@ -68,6 +75,29 @@ def test_each_axis_is_left_something(problem: MoeProblem, of: Device) -> None:
     if of is MI300X:
         varied |= {"waves_per_eu", "matrix_instr_nonkdim", "kpack"}
     assert not [name for name in varied if kept[name].nunique() < 2]
+
+
+def test_integers_have_steps_within_a_group_and_of_whole_groups() -> None:
+    found = rejected(INT4)
+    assert {32, 64, 128} <= set(found[found.rule == ""].BLOCK_SIZE_K)
+    large = found[(found.rule == "") & (found.BLOCK_SIZE_M >= 64)]
+    assert set(large.SWAP_AB) == {0, 1}  # in registers where it is the left operand
+
+
+def test_nothing_is_tried_where_the_server_launches_no_triton_kernel() -> None:
+    """Of a row whose winner must be the server's, which has none there; ours alone is tried."""
+    beside = replace(INT4, server="vllm", beside=True, M=4)
+    assert set(rejected(beside).rule) == {"launched_in_triton"}
+    assert (rejected(replace(beside, M=1024)).rule == "").any()
+    assert (rejected(replace(INT4, M=4)).rule == "").any()
+
+
+def test_checks_of_integers_have_a_rest_along_k() -> None:
+    tile = {"family": "own_moe", "BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128}
+    small = WORKLOAD.check_problems(INT4, tile, descriptors=False, interpreted=True)
+    on_gpu = WORKLOAD.check_problems(INT4, tile, descriptors=False, interpreted=False)
+    for ragged in (small[-1], on_gpu[-1]):
+        assert isinstance(ragged, MoeProblem) and ragged.K % 128 and ragged.K % 64 == 0
 
 
 def test_no_two_kept_configurations_launch_the_same() -> None:

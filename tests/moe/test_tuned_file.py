@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,18 @@ def test_the_nearest_number_of_tokens_serves(tmp_path: Path) -> None:
     assert tuned_file.config_at(written(tmp_path, {"1": {**ENTRY, "USE_TMA": False}}), LAYER).options() == ENTRY
 
 
+def test_sglangs_entry_is_for_the_up_projection(tmp_path: Path) -> None:
+    """It reuses the tile without TMA for the other GEMM, of which no file is given."""
+    layer, by_tma = replace(LAYER, server="sglang"), written(tmp_path, {"1": {**ENTRY, "USE_TMA": True}})
+    assert tuned_file.config_at(by_tma, layer).options() == {**ENTRY, "USE_TMA": 1, "down_USE_TMA": 0}
+    for entry_ in (ENTRY, {**ENTRY, "USE_TMA": False}):
+        assert tuned_file.config_at(written(tmp_path, {"1": entry_}), layer).options() == {**ENTRY, "USE_TMA": 0}
+    int8 = replace(layer, dtype="int8_w8a16", scaling="channel")
+    assert tuned_file.config_at(written(tmp_path, {"1": ENTRY}), int8).options() == ENTRY
+    with pytest.raises(UserError, match="USE_TMA"):
+        tuned_file.config_at(by_tma, int8)
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -40,7 +53,7 @@ def test_the_nearest_number_of_tokens_serves(tmp_path: Path) -> None:
         ({"one": ENTRY}, "'one'"),
         ({"1": 5}, "5"),
         ({"1": {**ENTRY, "BLOCK_SIZE_N": "64"}}, "BLOCK_SIZE_N"),
-        ({"1": {**ENTRY, "USE_TMA": True}}, "with USE_TMA under '1', which is not tuned"),
+        ({"1": {**ENTRY, "USE_TMA": True}}, "has true for USE_TMA under '1', by which bf16 is not tuned"),
         ({"1": {**ENTRY, "USE_TMA": 1}}, "USE_TMA"),
     ],
 )

@@ -31,7 +31,7 @@ from gemm_tuner.store import results
 from gemm_tuner.system import gpu_lock
 
 H200 = device("sm_90")
-# Answers a plan: the time of a configuration is ten times its BLOCK_SIZE_N, in the script that the plan names; the
+# Answers a plan: the time of a configuration is ten times its BLOCK_SIZE_N, in a script that the plan names; the
 # layer of one token has a fault, and after FAILS layers the process ends.
 CHILD = """
 import json, sys
@@ -40,11 +40,11 @@ from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.languages.scripts import load_script
 with open(sys.argv[3]) as stream:
     plan = json.load(stream)
-script = load_script(plan["script"])
+configs = {family: load_script(file).CONFIGS for family, file in plan["scripts"].items()}
 for at, work in enumerate(plan["work"]):
     if at == int(sys.argv[2]):
         sys.exit("the context is lost")
-    us = {label: 10.0 * script.CONFIGS[name]["BLOCK_SIZE_N"] for label, name in work["configs"].items()}
+    us = {label: 10.0 * configs[family][name]["BLOCK_SIZE_N"] for label, (family, name) in work["configs"].items()}
     answer = {"fault": "does not fit"} if work["problem"]["M"] == 1 else {"us": us}
     print(json.dumps({"problem": problem_from_dict(work["problem"]).key, **answer}))
 """
@@ -112,6 +112,28 @@ def test_tuned_default_and_current_are_timed_and_kept(file: Path) -> None:
     assert kept[sixteen.key] == {"tuned": 320.0, "default": 640.0, "current": 1280.0} and len(kept) == 2
     row = next(line for line in text.splitlines() if " 16 " in line)
     assert row.split()[-4:] == ["320.00", "640.00", "1280.00", "2.000"]
+
+
+def test_our_kernel_beside_a_servers_is_timed_and_kept(here: None, file: Path) -> None:
+    """A row names its configuration, of two tiles here; rows without one have no time of it."""
+    tile = {**entry(16, 128, 64, 1, 4, 3), "PROGRAMS_PER_SM": 1, "SWAP_AB": 0, "W_BY_TMA": 1}
+    ours = PlainConfig("own_moe", tuple({**tile, "down_BLOCK_SIZE_N": 64, "down_num_stages": 2}.items()))
+    document = yaml.safe_load(file.read_text())
+    for row in document["configs"]:
+        if row["M"] == 16:
+            row["derived"] = {"own_kernel": ours.name, "own_kernel_us": 20.0}
+    file.write_text(yaml.safe_dump(document))
+    text = said(file, {})
+    kept = {key.split("_M")[1].split("_")[0]: entry for key, entry in moe_calls.read(file).items()}
+    assert kept["16"]["us"] == {"tuned": 320.0, "default": 640.0, "own": 1280.0}
+    assert kept["16"]["configs"]["own"] == ours.name and "own" not in kept["64"]["us"]
+    row = next(line for line in text.splitlines() if " 16 " in line)
+    assert row.split()[-4:] == ["320.00", "640.00", "1280.00", "2.000"] and "own us" in text
+    words = [sys.executable, str(ROOT / "benchmarks" / "moe_table.py"), str(file)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    row = next(line for line in done.stdout.splitlines() if line.startswith("| 16 |"))
+    assert [one.strip() for one in row.split("|")[12:16]] == ["20.00", "1.025", "1280.00", "0.250"]
 
 
 def test_what_is_kept_is_not_timed_again_and_what_is_lost_is_said(file: Path) -> None:

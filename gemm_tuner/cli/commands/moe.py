@@ -25,7 +25,7 @@ from gemm_tuner.gemm.size_sources import collect
 from gemm_tuner.gemm.size_sources.found import CollectOptions
 from gemm_tuner.moe import kernel_source, problem, tuned_file
 from gemm_tuner.moe.model_config import Layer
-from gemm_tuner.moe.own import DTYPES, NAME, OWN
+from gemm_tuner.moe.own import NAME, OWN
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import GRID, SERVERS
 from gemm_tuner.space import space
@@ -34,8 +34,8 @@ from gemm_tuner.system.documents import show
 from gemm_tuner.system.terminal_table import print_line
 
 # Flags that describe a layer, which a size file has described.
-OF_A_LAYER = (*SIZES, "m", "tp", "dense", "enable_expert_parallel", "dtype", "out", "block_shape", "group_size",
-              "zero_points", "per_channel", "fp8", "activation", "bias")  # fmt: skip
+OF_A_LAYER = (*SIZES, "m", "tp", "dense", "enable_expert_parallel", "global_experts", "dtype", "out", "block_shape",
+              "group_size", "zero_points", "per_channel", "fp8", "activation", "bias")  # fmt: skip
 
 DESCRIPTION = """\
 Tunes the fused MoE kernel of a server for one layer: both GEMMs of a call, in the server's own kernel, which is taken
@@ -89,6 +89,9 @@ def add_flags(parser: Parser) -> None:
                        "file; block-scaled fp8 for the servers, too")  # fmt: skip
     layer.add_argument("--enable_expert_parallel", action="store_true", help="ranks have whole experts")
     layer.add_argument("--E", metavar="E", type=positive, help="experts of a rank")
+    layer.add_argument("--global_experts", metavar="E", type=positive, help="experts of all ranks, over which tokens "
+                       "are routed: rows of other ranks have the expert id -1, for which kernels write zeros (default: "
+                       "all rows are of the rank's own experts, as after an all-to-all)")  # fmt: skip
     layer.add_argument("--N", metavar="N", type=positive, help="intermediate size of a rank: half the columns of w1 of "
                        "a gated activation")  # fmt: skip
     layer.add_argument("--K", metavar="K", type=positive, help="hidden size")
@@ -241,21 +244,20 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
     if unknown := [name for name in servers if name not in SERVERS]:
         accepted = ", ".join(SERVERS)
         raise UserError(f"{unknown[0]} has no fused MoE kernel in Triton here", where="--serve", accepted=accepted)
+    families = [SERVERS[name].family for name in servers]
+    if untuned := [one for one in families if OWN.family in arguments.families and one not in arguments.families]:
+        what = f"{OWN.family} without {untuned[0]} leaves the server's rows its default"
+        raise UserError(what, where="--families", accepted=",".join((*families, OWN.family)),
+                        hint=f"without {kernel_source.FLAG} and --serve {OWN.family} alone is tuned")  # fmt: skip
     routing = tuple(dict.fromkeys(arguments.routing)) or (problem.UNIFORM,)
     drawn = {"routing": routing, "seeds": arguments.seeds}
     if layer is None:
         found = list(dict.fromkeys(replace(one, server=NAME, **drawn) for one in in_file))
     else:
         found = layers(layer, arguments, drawn)
-    refused = [one for one in found if not OWN.launches_it(one, "")]
-    if not servers and refused:
-        what = f"this package's own kernel does not multiply {refused[0].dtype}"
-        raise UserError(what, where=kernel_source.FLAG, accepted="a server's source file or package, whose kernel does",
-                        hint=f"it multiplies {', '.join(DTYPES)}")  # fmt: skip
-    competes = bool(servers) and not arguments.serve
     return [
         replace(one, server=server, kernel_sha=kernel.sha if kernel else "", kernel=kernel,
-                beside=competes and OWN.launches_it(one, ""))
+                beside=bool(servers) and not arguments.serve)
         for server, kernel in ((name, kernels.get(name)) for name in servers or [NAME])
         for one in found
     ]  # fmt: skip
@@ -267,8 +269,9 @@ def layers(layer: Layer, arguments: argparse.Namespace, drawn: dict[str, Any]) -
     fp8 = arguments.fp8 or ("fp8_e4m3_fnuz" if arch.startswith("gfx94") else "fp8_e4m3")
     one = MoeProblem(
         NAME, 1, layer.E, layer.N, layer.K, layer.topk, layer.dtype, layer.out, layer.scaling, layer.block_shape,
-        layer.activation, layer.bias, fp8, zero_points=layer.zero_points, **drawn,
+        layer.activation, layer.bias, fp8, zero_points=layer.zero_points, global_E=arguments.global_experts or 0,
+        **drawn,
     )  # fmt: skip
     problem.check(one, "the layer")
-    problem.check_tokens(max(tokens_of_calls), layer.E, "--m")
+    problem.check_tokens(max(tokens_of_calls), one.routed_E, "--m")
     return [one.at(tokens) for tokens in tokens_of_calls]
