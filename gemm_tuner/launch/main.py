@@ -40,6 +40,7 @@ from gemm_tuner.launch.journal import (
 )
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Method, Plan
 from gemm_tuner.launch.processor import Processor, processor_of
+from gemm_tuner.launch.recording import wait_until_written
 from gemm_tuner.launch.stopwatch import Stopwatch
 from gemm_tuner.launch.timing import finals, screen
 from gemm_tuner.launch.turn import Turn
@@ -56,8 +57,12 @@ The files lie beside the script that is started. Run it under a profiler to time
 keeps them with --keep."""
 
 
-def main(argv: list[str] | None = None, scripts_dir: str = "") -> int:
-    """Executes the plan of the command line; returns the exit status. scripts_dir: folder of the plan's scripts."""
+def main(argv: list[str] | None = None, scripts_dir: str = "", recorded_in: Path | None = None) -> int:
+    """Executes the plan of the command line; returns the exit status.
+
+    scripts_dir: folder of the plan's scripts. recorded_in: the folder that the profiler of this process writes into, if
+    it is not the plan's.
+    """
     parser = argparse.ArgumentParser(
         description="Run the kernels of a plan.", epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -76,10 +81,13 @@ def main(argv: list[str] | None = None, scripts_dir: str = "") -> int:
         return error.exit_status
     path = arguments.journal or arguments.plan.parent / "journal.jsonl"
     try:
-        return run_journalled(plan, scripts, path, arguments.plan.parent / STOP_FILE, arguments.turn)
+        status = run_journalled(plan, scripts, path, arguments.plan.parent / STOP_FILE, arguments.turn)
     except OSError as error:
         print(f"{path}: {error.strerror or error}", file=sys.stderr)
         return EXIT_CANNOT_WRITE
+    if plan.recording and ends_recording(plan, scripts):
+        wait_until_written((recorded_in or arguments.plan.parent) / plan.recording)
+    return status
 
 
 def run_journalled(
@@ -197,7 +205,7 @@ def run(
     journal.reach(LAUNCHED)
     if turn is not None:
         turn.end()
-    if plan.capture_range and any(map(loads_when_called, scripts)):
+    if ends_recording(plan, scripts):
         processor.stop_recording()
     for part, seconds in spent.seconds.items():
         journal.write(Spent(part, seconds))
@@ -226,6 +234,12 @@ def loads_when_called(script: ModuleType) -> bool:
     nsys stops its import at the first call that it does not know, so neither may be recorded.
     """
     return bool(getattr(script, "LOADS_WHEN_CALLED", False))
+
+
+def ends_recording(plan: Plan, scripts: list[ModuleType]) -> bool:
+    """Whether the recording ends before the process does: only where that ends with what may not be recorded."""
+    called = {script for work in plan.work for script, _ in (*work.entries, *work.reference)}
+    return plan.stage != VERIFY and plan.capture_range and any(loads_when_called(scripts[one]) for one in called)
 
 
 def load_kernels(plan: Plan, journal: Journal, scripts: list[ModuleType], processor: Processor) -> None:

@@ -30,7 +30,8 @@ def main(argv: list[str]) -> int:
     with arguments.pipe.open() if arguments.pipe else contextlib.nullcontext(sys.stdin) as stream:
         plan = stream.readline().rstrip("\n")
     turn = ["--turn", arguments.turn] if arguments.turn else []
-    return launcher.main(["--plan", plan, *turn], str(arguments.scripts_dir)) if plan else 0
+    folder = arguments.pipe.parent if arguments.pipe else None  # its profiler writes beside the pipe
+    return launcher.main(["--plan", plan, *turn], str(arguments.scripts_dir), folder) if plan else 0
 
 
 if __name__ == "__main__":

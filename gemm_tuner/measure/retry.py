@@ -3,7 +3,7 @@
 * A launcher crashes or hangs: the configuration that was running fails, and the rest is timed again. In finals, where
   the configurations of a size alternate, halves of them run again until one crashes alone.
 * A launcher is killed from outside: the first time nothing fails, and the part is timed again.
-* The profiler fails: each half of the plan is tried once more.
+* The profiler fails: each half of the plan is tried once more, and each half of that.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ from gemm_tuner.measure.supervise import (
 from gemm_tuner.profilers import Profiler, TraceError
 from gemm_tuner.system.processes import MOST_CRASHES, Ended
 
+# nsys 2023.4 fails now and then by itself, on a loaded machine more often.
+MOST_FAILURES = 2
+
 OnFound = Callable[[dict[Key, Timing]], None]
 Start = Callable[[Plan, Path], Ended]
 
@@ -68,13 +71,13 @@ class StageRun:
 class Part:
     """The entries for one profiler start.
 
-    last_try: the profiler failed on it before; another failure ends the run.
+    failed:   how often the profiler failed on it; after MOST_FAILURES another failure ends the run.
     probe:    part of a size's finals that crashed, run again to find the configuration that crashes; times are
               discarded.
     """
 
     plan: Plan
-    last_try: bool = False
+    failed: int = 0
     probe: bool = False
 
 
@@ -109,11 +112,15 @@ def time_plan(
     most_entries: limit of entries per start; 0: no limit. A crash loses the times of its start, so cheap starts should
                   be small.
     on_event:     called with ``Again`` when configurations that had ended are timed again.
-    Raises EnvironmentFault if the profiler fails twice.
+    Raises EnvironmentFault if the profiler fails three times on the same configurations.
     """
     began, stage = time.monotonic(), Stage(profiler, on_found)
     first = replace(
-        plan, scopes=profiler.uses_scopes, capture_range=profiler.uses_capture_range, clock=profiler.uses_clock
+        plan,
+        scopes=profiler.uses_scopes,
+        capture_range=profiler.uses_capture_range,
+        recording=profiler.recording_file,
+        clock=profiler.uses_clock,
     )
     stage.parts.extend(Part(part) for part in (cut(first, most_entries) if most_entries else [first]))
     entries = {(work.problem, name): script for work in plan.work for script, name in work.entries}
@@ -145,14 +152,15 @@ def time_plan(
             (where / ACCOUNTED).touch()
             break
         except EnvironmentFault as fault:
-            if part.last_try:
+            if part.failed == MOST_FAILURES:
                 if isinstance(fault, TraceError):
                     raise with_another_tool(fault, profiler) from fault
                 raise
             journal = journal or read_journal(where / "journal.jsonl")
             failed = f"{part.plan.stage}: the next starts are shorter, because {fault.one_line()}"
             (where / ACCOUNTED).touch()
-            stage.parts.extendleft(reversed([replace(part, plan=half, last_try=True) for half in halves(part.plan)]))
+            again = [replace(part, plan=half, failed=part.failed + 1) for half in halves(part.plan)]
+            stage.parts.extendleft(reversed(again))
         stage.note_phases(phases)
         if lost := ended_in(part.plan, journal) - stage.run.timings.keys():
             on_event(part.plan.work[0].problem, Again(len(lost), failed))

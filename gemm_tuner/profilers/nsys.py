@@ -39,6 +39,7 @@ class Nsys(Profiler):
     name = "nsys"
     backends = ("cuda",)
     uses_capture_range = True
+    recording_file = "trace.nsys-rep"
     runs_beside_others = True
     keeps_real_time = True
     install_hint = "install NVIDIA Nsight Systems and put nsys on PATH"

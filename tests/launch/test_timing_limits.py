@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from gemm_tuner.launch.failures import StickyError
 from gemm_tuner.launch.journal import Journal
 from gemm_tuner.launch.plan import FINALS, SCREEN, STOP_FILE, Method, Plan
 from gemm_tuner.launch.processor import Cpu
+from gemm_tuner.launch.recording import wait_until_written
 from gemm_tuner.launch.timing import LEAST_ROUNDS, finals, screen
 
 
@@ -175,6 +177,28 @@ def test_what_the_first_call_loads_is_loaded_before_recording_begins(
     assert [at for at, one in enumerate(heard) if one == "end of recording"] == [len(heard) - 1] * loads_when_called
     assert sum(row["event"] == "call" for row in rows) == heard[len(before) :].count("a")
     assert [row["name"] for row in rows if row["event"] == "fail"] == ["b"]
+
+
+def test_a_script_of_which_nothing_is_called_does_not_end_the_recording() -> None:
+    """Ending it takes nsys seconds, and sometimes fails: all scripts of a run are in each plan."""
+    loading = Script()
+    loading.LOADS_WHEN_CALLED = True  # type: ignore[attr-defined]
+    plan = Plan(FINALS, (), (work("a"),), Method(), capture_range=True)  # work calls the first script
+    assert main_module.ends_recording(plan, [loading, Script()])
+    assert not main_module.ends_recording(plan, [Script(), loading])
+    assert not main_module.ends_recording(replace(plan, capture_range=False), [loading, Script()])
+
+
+def test_a_process_stays_until_its_ended_recording_is_written(tmp_path: Path) -> None:
+    """It is then whole: nsys cannot read one that it was ending when the process ended."""
+    recording, waited = tmp_path / "trace.nsys-rep", list[bool]()
+    waits = threading.Thread(target=lambda: waited.append(wait_until_written(recording, limit_s=240)), daemon=True)
+    waits.start()
+    assert waits.is_alive() and waited == []
+    recording.touch()
+    waits.join(timeout=60)
+    assert waited == [True]
+    assert not wait_until_written(tmp_path / "another", limit_s=0.0)
 
 
 def test_a_gpu_lost_while_kernels_are_loaded_costs_the_one_that_lost_it(
