@@ -65,6 +65,7 @@ class Rounds:
     """The steps of a search round: propose, time, learn. The search ends when nothing is proposed.
 
     compiling: None if nothing is compiled before it is timed. jobs: profiler starts of a round per GPU.
+    finished:  sizes that an earlier start of the run has finished.
     """
 
     search: Search
@@ -77,6 +78,7 @@ class Rounds:
     log: RunLog
     compiling: CompileStage | None = None
     jobs: int = 1
+    finished: Sequence[SizeState] = ()
     number: int = 0
     _choice: Background = field(default_factory=partial(Background, "choice of what to compile ahead"))
 
@@ -89,7 +91,7 @@ class Rounds:
         self.fleet.prepare()
         self.log.passed("start launchers")
         with self.log.stage("search"):
-            proposed = self.search.propose([view_of(one) for one in self.states], self.gpus.device)
+            proposed = self._proposed()
         if not proposed or not self.limits.pace.has_time_to_screen(len(self.states)):
             return []
         self.number += 1
@@ -97,6 +99,15 @@ class Rounds:
             raise AssertionError(f"{self.search!r} asked for more than {MOST_ROUNDS} rounds")
         self.log.count("search rounds", 1)
         return self._by_state(proposed)
+
+    def _proposed(self) -> Proposals:
+        """The proposals of the search, which sees all sizes of the run: with those alone that are left, a resumed run
+        would ask for others than an undisturbed one."""
+        left = [view_of(one) for one in self.states]
+        proposed = self.search.propose([*left, *map(view_of, self.finished)], self.gpus.device)
+        mine = {one.problem: proposed[one.problem] for one in left if one.problem in proposed}
+        # What is not known of a finished size stays so.
+        return mine or (self.search.propose(left, self.gpus.device) if proposed else {})
 
     def time(self, asked: Named) -> Screened:
         """Compiles and screens the proposals; in parts, if more plans cost nothing."""

@@ -180,9 +180,11 @@ class Tuning:
         one, options = self.session, self.session.options
         search = make_search(options.search, seed=options.seed, jobs=options.compile_workers)
         threading.Thread(target=load, args=(options.search,), name="imports", daemon=True).start()
-        search = searched_apart(search, self.servers, states)
+        search = searched_apart(search, self.servers, self.states)
+        left = {state.problem for state in states}
+        finished = [state for state in self.states if state.problem not in left]
         shared = one.gpus, one.store, one.limits, one.log
-        return Rounds(search, states, one.planner(scripts), self.fleet, *shared, compiling, options.jobs)
+        return Rounds(search, states, one.planner(scripts), self.fleet, *shared, compiling, options.jobs, finished)
 
     def after_finals(self, finalists: Named, repeats: int) -> tuple[Named, Named]:
         """What is to be checked, best first, and the next finalists of sizes whose finals all died. Sizes that have

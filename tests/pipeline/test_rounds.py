@@ -52,6 +52,29 @@ def test_one_that_was_stopped_early_or_failed_is_no_best(tmp_path: Path) -> None
     assert [plan.work[0].best_us for plan in batch.plans] == [0.0, 30.0, 20.0]
 
 
+@pytest.mark.parametrize("all_known", [True, False])
+def test_a_search_that_goes_on_sees_finished_sizes_and_times_none_of_them(all_known: bool, tmp_path: Path) -> None:
+    """Else it would ask for other configurations of the rest than without the interruption."""
+
+    class SharesKernels(Stubborn):
+        def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
+            of_two = next((size for size in sizes if size.problem == TWO), None)
+            if of_two and not of_two.knows(NAMES[1]):
+                return {TWO: NAMES[1:2]}
+            names = NAMES[:1] if of_two is None else NAMES[1:2]
+            return {ONE: names} if not sizes[0].knows(names[0]) else {}
+
+    batch = Batch(tmp_path, search=SharesKernels())
+    finished = batch.states.pop()
+    if all_known:
+        finished.record_timing(Timing(TWO, NAMES[1], Status.OK, (1.0,)), SCREEN)
+    rounds = batch.rounds()
+    rounds.finished = [finished]
+    while asked_now := rounds.propose():
+        rounds.learn(rounds.time(asked_now))
+    assert asked(batch.plans) == [{512: NAMES[1:2] if all_known else NAMES[:1]}]
+
+
 def test_a_start_times_the_predicted_best_first(tmp_path: Path) -> None:
     """So that losers are known as such early; a search may ask in another order."""
 
