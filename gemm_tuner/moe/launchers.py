@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from gemm_tuner.core.records import Config
+from gemm_tuner.moe.cute import CUTE
 from gemm_tuner.moe.launcher import Launcher
 from gemm_tuner.moe.own import NAME, OWN
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import SERVERS
 
-LAUNCHERS: Mapping[str, Launcher] = {**SERVERS, NAME: OWN}
+LAUNCHERS: Mapping[str, Launcher] = {**SERVERS, NAME: OWN, CUTE.name: CUTE}
 BY_FAMILY = {one.family: one for one in LAUNCHERS.values()}
 
 
@@ -30,9 +31,15 @@ def of_columns(c: Any) -> Launcher:
 
 
 def competing(problem: MoeProblem) -> tuple[Launcher, ...]:
-    """Those whose kernels are measured for a problem: first the one whose configurations can win it."""
+    """Those whose kernels are measured for a problem: first that of the problem."""
     mine = of_problem(problem)
     return (mine, OWN) if problem.beside else (mine,)
+
+
+def winning(problem: MoeProblem) -> tuple[Launcher, ...]:
+    """Those whose configurations can win a problem."""
+    mine = of_problem(problem)
+    return competing(problem) if mine is OWN else (mine,)
 
 
 def other_kernel_fault(problem: MoeProblem, server: str, consumer: str = "") -> str:
