@@ -33,7 +33,10 @@ def of_columns(c: Any) -> Launcher:
 def competing(problem: MoeProblem) -> tuple[Launcher, ...]:
     """Those whose kernels are measured for a problem: first that of the problem."""
     mine = of_problem(problem)
-    return (mine, OWN) if problem.beside else (mine,)
+    if mine is not OWN and not problem.beside:
+        return (mine,)
+    ours = (OWN, CUTE) if CUTE.launches_it(problem, "cuda") else (OWN,)
+    return tuple(dict.fromkeys((mine, *ours)))
 
 
 def winning(problem: MoeProblem) -> tuple[Launcher, ...]:

@@ -60,7 +60,10 @@ def test_without_a_servers_kernel_there_is_ours(kernel: str) -> None:
         ("own", 5, None, False),
         ("own", 64, None, False),
     ]
-    assert WORKLOAD.own_space(alone, device("sm_90")).families.keys() == {"own_moe"}
+    assert WORKLOAD.own_space(alone, device("sm_90")).families.keys() == {"own_moe", "cute_moe"}
+    for more, arch in (("--dtype", "fp8_w8a8"), "sm_90"), (("--dtype", "fp16"), "gfx942"), (("--bias",), "sm_80"):
+        found = asked(*FLAGS, "--m", "5", *more)
+        assert WORKLOAD.own_space(found, device(arch)).families.keys() == {"own_moe"}
 
 
 def test_ours_is_beside_a_servers_kernel_unless_it_is_served(kernel: str) -> None:
