@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from interpreter_child import interpreter
@@ -66,19 +66,26 @@ def operator_error(script: str, problem: MoeProblem, config: PlainConfig) -> flo
 
 
 def run_operator(script: str, problem: dict[str, Any], name: str) -> float:
-    """Inside the interpreting process. Runs the call twice: the second has the first one's leftovers."""
+    """Inside the interpreting process, where GEMMs in CuTe DSL are torch's products. Runs the call twice: the second
+    has the first one's leftovers."""
     import torch
     from case_runner import script_at
+    from sorted_gemm import with_products
 
     from gemm_tuner.core.workload import problem_from_dict
-    from gemm_tuner.moe import operands, whole_call
+    from gemm_tuner.moe import operands, whole_call, whole_call_sorted
     from gemm_tuner.moe.launch import DOWN, UP
     from gemm_tuner.moe.workload import WORKLOAD
 
     one, code = problem_from_dict(problem), script_at(script)
     assert isinstance(one, MoeProblem)
     given = operands.make(one, 0, "cpu")[0]
-    call = whole_call.made(WORKLOAD, code, code.CONFIGS[name], given.interpretable())
+    work = WORKLOAD, code, code.CONFIGS[name], given.interpretable()
+    if code.CONFIGS[name]["family"] == "cute_moe":
+        sorted_call = whole_call_sorted.made(*work)
+        call = replace(sorted_call, launches=with_products(sorted_call.launches))
+    else:
+        call = whole_call.made(*work)
     call.out.fill_(float("nan"))
     call.run()
     call.run()
