@@ -18,6 +18,7 @@ import pytest
 from samples import TEMPLATES, device
 from sorted_gemm import with_products
 
+from gemm_tuner.cli import main
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.compile.compile_tasks import tasks_for, write_scripts
 from gemm_tuner.compile.task_queue import key_of
@@ -104,11 +105,19 @@ def test_what_is_an_argument_of_the_launch_and_what_is_compiled(tmp_path: Path) 
     assert WORKLOAD.specialization(LAYER, config(), TARGET) != WORKLOAD.specialization(BIASED, config(), TARGET)
 
 
-def test_a_machine_without_the_extra_has_no_such_family(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_the_extra_has_no_such_family(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is told where the family would be, and nowhere else."""
     monkeypatch.delenv(library.RUNTIME_VARIABLE, raising=False)
     monkeypatch.setattr(extra, "installed", dict)
     assert list(WORKLOAD.absent(["own_moe", "cute_moe"])) == ["cute_moe"]
     assert WORKLOAD.absent(["own_moe", "vllm_moe"]) == {}
+    words = ["moe", "--E", "8", "--N", "64", "--K", "128", "--topk", "2", "--m", "5", "--dry_run", "--arch"]
+    for arch, more, is_missed in (("sm_90", [], True), ("gfx942", [], False), ("sm_90", ["--serve", "vllm"], False)):
+        assert main.main([*words, arch, *more]) == 0
+        said = capsys.readouterr()
+        assert ("without cute_moe" in said.out + said.err) == is_missed
 
 
 def compiled(wanted: list[tuple[MoeProblem, PlainConfig]], folder: Path) -> tuple[list[CompileResult], Path]:
