@@ -120,4 +120,6 @@ def test_it_is_tuned_alone_and_beside_ours_in_triton(tmp_path: Path) -> None:
         assert row.verified is Verified.TRUE and row.facts["median_us"] > 0
     for row in found["both"]:
         assert row.config is not None and row.config.family in ("own_moe", "cute_moe")
-        assert (row.facts.get("language") == "cute") == (row.config.family == "cute_moe") == ("substitute" in row.facts)
+        assert (
+            (row.facts.get("language") == "cute") == (row.config.family == "cute_moe") == (row.substitute is not None)
+        )

@@ -22,18 +22,22 @@ from gemm_tuner.cli import main
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.compile.compile_tasks import tasks_for, write_scripts
 from gemm_tuner.compile.task_queue import key_of
+from gemm_tuner.core.choice import Choice, Substitute
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.language import language_of
 from gemm_tuner.core.plain_config import PlainConfig
-from gemm_tuner.core.records import CompileResult, Status
+from gemm_tuner.core.records import CompileResult, Status, Verified
 from gemm_tuner.core.workload import launch_all
 from gemm_tuner.languages.cute import extra, library
 from gemm_tuner.languages.cute.source import Source
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.languages.together import Together
-from gemm_tuner.moe import check, operands, sorted_rows
+from gemm_tuner.moe import check, launchers, operands, sorted_rows
 from gemm_tuner.moe.launch import DOWN, PARTS
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.workload import WORKLOAD
+from gemm_tuner.store import results
+from gemm_tuner.store.size_rows import parse_row
 
 NEEDS_DSL = pytest.mark.skipif(importlib.util.find_spec("quack") is None, reason="CuTe DSL is not installed")
 TARGET = device("sm_90").target
@@ -118,6 +122,27 @@ def test_a_machine_without_the_extra_has_no_such_family(
         assert main.main([*words, arch, *more]) == 0
         said = capsys.readouterr()
         assert ("without cute_moe" in said.out + said.err) == is_missed
+
+
+def test_a_row_says_the_language_and_what_ours_in_triton_takes(tmp_path: Path) -> None:
+    """And is no row of a server's kernel."""
+    triton = PlainConfig("own_moe", (("BLOCK_SIZE_M", 64), ("num_warps", 4)))
+    pair = config(down_BLOCK_SIZE_M=128)
+    times = {"median_us": 9.0, "p20_us": 9.0, "p80_us": 9.0, "num_samples": 3, "vendor_us": None}
+    errors = {"max_abs_error": 0.0, "error_over_bound": 0.0, "roofline_pct": 50.0}
+    rest = {"runner_up": "", "gap_pct": None, "tie": False, "substitute": Substitute(triton, 10.0, Verified.TRUE)}
+    choice = Choice(LAYER, pair, "measured", Verified.TRUE, **times, **errors, **rest)  # type: ignore[arg-type]
+    path = tmp_path / "tuned.yaml"
+    results.write_rows(path, {"source": "measured"}, [results.choice_row(choice)], [])
+    (row,) = results.read(path).rows
+    assert (row.problem, row.config, row.facts["language"]) == (LAYER, pair, "cute")
+    assert row.substitute is not None and row.substitute.config == triton
+    assert row.substitute.time_us == 10.0 and row.substitute.verified is Verified.TRUE
+    assert "cute_moe" in launchers.family_fault(pair, "vllm")
+    for wrong in ("own_moe", {"median_us": 10.0}, {"family": "own_moe", "median_us": -1.0}):
+        entry = {**results.choice_row(choice), "substitute": wrong}
+        with pytest.raises(UserError, match="substitute"):
+            parse_row(entry, "a row")
 
 
 def compiled(wanted: list[tuple[MoeProblem, PlainConfig]], folder: Path) -> tuple[list[CompileResult], Path]:
