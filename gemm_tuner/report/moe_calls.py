@@ -75,6 +75,8 @@ def layers(
             configs[CURRENT] = current[row.problem]
         if ours := launchers.ours_named(str(row.facts.get("derived", {}).get("own_kernel", ""))):
             configs[OURS] = ours
+        elif row.substitute is not None:  # ours in Triton, beside a winner in CuTe DSL
+            configs[OURS] = row.substitute.config
         made.append(Layer(problem, configs))
     return made
 

@@ -167,6 +167,11 @@ def test_layers_whose_winners_are_in_two_languages_have_a_script_of_each(here: N
         moe_calls.Layer(one, {moe_calls.TUNED: config})
         for one, config in zip((layer, layer.at(64)), configs, strict=True)
     ]
+    rows = [{**layer.row(), **of_cute, "family": "cute_moe", "source": "measured", "verified": True}]
+    rows[0]["substitute"] = {"family": "own_moe", **triton, "median_us": 9.0, "verified": True}
+    results.write_rows(tmp_path / "own.yaml", {"source": "measured"}, rows, [])
+    (beside,) = moe_calls.layers(tmp_path / "own.yaml", [layer], {}, H200)
+    assert beside.configs == {"tuned": configs[1], "own": configs[0]}
     times, faults = moe_calls.timed(layers, TEMPLATES, H200, 0, {}, child(tmp_path))
     assert faults == []
     assert times == {layer.key: {"tuned": 320.0}, layer.at(64).key: {"tuned": 960.0}}
