@@ -38,7 +38,8 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
     launches = workload.launches(script, config, problem, given, None, processors(device))
     results = {part: one.c for part, one in given.of_config(config).items()}
     places: Any = slice(None)  # of rows
-    if of_config(problem, config) is CUTE:
+    launcher = of_config(problem, config)
+    if launcher is CUTE:
         places, operands = sorted_rows.of(operands).places, sorted_rows.in_row_order(operands)
     worst = Verdict(problem, name, True, 0.0, 0.0)
     first: dict[str, Any] = {}
@@ -53,7 +54,7 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
             if turn == 0:
                 first[part] = found.clone()
                 narrow = found.to(operands.gemms[part].c.dtype)
-                writes_zeros = not launch.sides(config, part).c_sorted
+                writes_zeros = launcher is not CUTE and not launch.sides(config, part).c_sorted
                 verdict = compared(problem, operands, part, name, narrow, wide=given.wide, writes_zeros=writes_zeros)
                 worst = verdict if verdict.error_over_bound > worst.error_over_bound or not verdict.ok else worst
             elif first_difference(first[part], found) is not None:

@@ -9,18 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gemm_tuner.moe import alignment
 from gemm_tuner.moe.cute_arguments import SortedTensors
 from gemm_tuner.moe.launch import DOWN, UP
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from gemm_tuner.moe.operands import MoeOperands
 
 
 @dataclass(frozen=True)
 class SortedRows:
-    """starts: int32, the first place of each expert, and behind the last. tokens: int32, of each place. router: fp32,
-    of each place. places: int32, of each row."""
+    """starts: int32, the first place of each expert, and behind the last, where rows of other ranks are. tokens: int32,
+    of each place. router: fp32, of each place. places: int32, of each row."""
 
     starts: Any
     tokens: Any
@@ -41,13 +43,20 @@ def _made(operands: MoeOperands) -> SortedRows:
     import torch
 
     problem, device = operands.problem, operands.router.device
-    found = alignment.align(operands.ids, problem.E, 1, problem.rows)  # blocks of one row have no padding
-    assert found.row_ids is not None
-    starts = np.searchsorted(found.experts, np.arange(problem.E + 1)).astype(np.int32)
-    places = np.empty_like(found.row_ids)
-    places[found.row_ids] = np.arange(problem.rows, dtype=np.int32)
-    starts, row_ids, places = (torch.from_numpy(one).to(device) for one in (starts, found.row_ids, places))
+    flat = buckets(operands)
+    order = np.argsort(flat, kind="stable").astype(np.int32)
+    first = np.searchsorted(flat[order], np.arange(problem.E + 1)).astype(np.int32)
+    of_rows = np.empty_like(order)
+    of_rows[order] = np.arange(problem.rows, dtype=np.int32)
+    starts, row_ids, places = (torch.from_numpy(one).to(device) for one in (first, order, of_rows))
     return SortedRows(starts, (row_ids // problem.topk).int(), operands.router[row_ids], places)
+
+
+def buckets(operands: MoeOperands) -> npt.NDArray[np.int32]:
+    """What each row is sorted by: its expert, or E for all of other ranks, whose places are the last and in no GEMM."""
+    import numpy as np
+
+    return np.minimum(operands.ids.ravel(), operands.problem.E).astype(np.int32)
 
 
 def tensors(operands: MoeOperands, part: str, rows: SortedRows) -> SortedTensors:

@@ -33,7 +33,7 @@ class SortedCall(WholeCall):
         self.counts.zero_()
         programs = (-(-one.rows // BLOCK),)
         whole_call_kernels.count_rows[programs](self.ids, counts, one.rows, BLOCK)
-        sorting_kernels.start_experts[(1,)](counts, rows.starts, one.E, 1 << (one.E - 1).bit_length())
+        sorting_kernels.start_buckets[(1,)](counts, rows.starts, one.E + 1, 1 << one.E.bit_length())
         to = rows.tokens, rows.router, rows.places
         sorting_kernels.sort_rows[programs](
             self.ids, rows.starts, taken, self.router, *to, one.rows, one.topk, BLOCK
@@ -43,7 +43,7 @@ class SortedCall(WholeCall):
         from gemm_tuner.moe import sorting_kernels
 
         one, programs = self.problem, (self.problem.M, -(-self.problem.K // BLOCK))
-        given = self.tensors[DOWN].c, self.rows.places, self.out
+        given = self.tensors[DOWN].c, self.rows.places, self.rows.starts[one.E :], self.out
         sorting_kernels.add_up_places[programs](*given, one.K, one.topk, BLOCK)
 
 
@@ -56,8 +56,8 @@ def made(workload: MoeWorkload, script: ModuleType, config: dict[str, Any], oper
     given = sorted_rows.of(operands)
     rows = SortedRows(given.starts.clone(), given.tokens.clone(), given.router.clone(), given.places.clone())
     mine = replace(operands, gemms=gemms, by_expert=[rows])
-    ids = torch.from_numpy(operands.ids.reshape(-1).copy()).to(x.device)
-    counts = torch.zeros(2, one.E, dtype=torch.int32, device=x.device)
+    ids = torch.from_numpy(sorted_rows.buckets(operands)).to(x.device)
+    counts = torch.zeros(2, one.E + 1, dtype=torch.int32, device=x.device)
     launches = workload.launches(script, config, one, mine, None, processors(x.device.type))
     out = torch.empty(one.M, one.K, dtype=gemms[DOWN].c.dtype, device=x.device)
     tensors = {part: Tensors(a=gemm.a, c=gemm.c) for part, gemm in gemms.items()}

@@ -27,9 +27,9 @@ def compile_part(backend: str, arch: str, warp_size: str, fp8: str, part: str) -
         (kernels.lay_out, (i32, i32, i32, i32, 257, 1, 256, 100, 16, 512, 32)),
         (kernels.place_rows, (i32, i32, i32, i32, 80, 1024)),
         (kernels.add_up, (bf16, bf16, 7168, 8, 1024)),
-        (sorting_kernels.start_experts, (i32, i32, 256, 256)),
+        (sorting_kernels.start_buckets, (i32, i32, 257, 512)),
         (sorting_kernels.sort_rows, (i32, i32, i32, fp32, i32, fp32, i32, 80, 8, 1024)),
-        (sorting_kernels.add_up_places, (bf16, i32, bf16, 7168, 8, 1024)),
+        (sorting_kernels.add_up_places, (bf16, i32, i32, bf16, 7168, 8, 1024)),
     ]
     for gate, kind, scaling in (
         ("", "", "made"), ("halves", "silu", "made"), ("halves", "gelu", "none"), ("pairs", "swigluoai", "given"),

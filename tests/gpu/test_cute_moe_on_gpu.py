@@ -50,6 +50,7 @@ CASES = {
     "one row": replace(LAYER, M=1, topk=1),
     "fp16 with bias": replace(LAYER, dtype="fp16", out="fp16", bias=True),
     "no gate, bias, K of whole steps": replace(LAYER, N=256, K=512, bias=True, activation="relu2_no_mul"),
+    "experts of other ranks": replace(LAYER, E=8, global_E=24),
     "tokens of a real size": replace(LAYER, M=2048, E=128, N=768, K=2048, topk=8),
 }
 
@@ -88,7 +89,9 @@ def test_the_rows_are_as_ragged_as_the_cases_say() -> None:
     assert rows("one token").count(0) == 92 and 300 % 64
 
 
-@pytest.mark.parametrize("case", ["uniform", "zipf, some experts have no rows", "one token", "fp16 with bias"])
+@pytest.mark.parametrize(
+    "case", ["uniform", "zipf, some experts have no rows", "one token", "fp16 with bias", "experts of other ranks"]
+)
 def test_a_whole_call_is_the_operator(script: ModuleType, case: str) -> None:
     """Also as a CUDA graph that is replayed over results of another."""
     import torch

@@ -25,8 +25,9 @@ CONFIG = PlainConfig("cute_moe", tuple(FIELDS.items()))
         replace(LAYER, dtype="fp16", out="fp16", bias=True),
         replace(LAYER, M=1, E=26, topk=8),
         replace(LAYER, M=33, E=7, routing=("zipf:3.0",), activation="relu2_no_mul"),
+        replace(LAYER, M=21, E=4, global_E=12),
     ],
-    ids=["plain", "bias", "one token", "experts without rows"],
+    ids=["plain", "bias", "one token", "experts without rows", "experts of other ranks"],
 )
 def test_the_whole_operator_is_right(problem: MoeProblem, tmp_path: Path) -> None:
     target = device("sm_90").target

@@ -92,7 +92,9 @@ def test_our_family_alone_beside_a_server_is_refused(kernel: str, capsys: pytest
     words = (*FLAGS, "--m", "5", "--kernel_from", kernel, "--families")
     status, text = told(capsys, *words, "own_moe")
     assert status == 2 and "--families" in text and "vllm_moe,own_moe" in text and "--kernel_from" in text
-    for families in ("own_moe,vllm_moe", "vllm_moe"):
+    status, text = told(capsys, *words, "cute_moe")
+    assert status == 2 and "vllm_moe,cute_moe" in text
+    for families in ("own_moe,vllm_moe", "vllm_moe", "vllm_moe,cute_moe"):
         assert {one.server for one in asked(*words, families)} == {"vllm"}
     assert {one.server for one in asked(*FLAGS, "--m", "5", "--families", "own_moe")} == {"own"}
 
