@@ -15,7 +15,8 @@ from gemm_tuner.moe import launch, model, pairs, routing
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.workload import WORKLOAD
 from gemm_tuner.pipeline import prepare
-from gemm_tuner.search import nearness
+from gemm_tuner.search import make_search
+from gemm_tuner.search.view import SizeView
 from gemm_tuner.space import prune
 
 LAYER = MoeProblem("own", 4096, 128, 768, 2048, 8)
@@ -84,17 +85,22 @@ def test_ours_in_both_languages_may_win_where_no_server_is_given() -> None:
 
 
 def test_a_search_tells_families_apart_that_lack_each_others_axes() -> None:
-    """With distances, neighbours and features that are numbers."""
+    """Its first round has both, and the later ones go on from what is faster; with features that are numbers."""
     frame = space_of(LAYER)
     kept = frame[frame.rule == ""].drop(columns="rule")
     kept = pd.concat([kept[kept.family == family].nsmallest(150, "predicted_us") for family in ("own_moe", "cute_moe")])
-    kept.index = list(WORKLOAD.names(kept.drop(columns="predicted_us")))
-    sample = nearness.diverse_sample(kept, 20, 1.0, WORKLOAD.search_axes)
-    assert len(set(sample)) == 20 and {kept.at[name, "family"] for name in sample} == {"own_moe", "cute_moe"}
-    for family in ("own_moe", "cute_moe"):
-        name = next(one for one in sample if kept.at[one, "family"] == family)
-        near = kept[nearness.neighbours(kept, name, WORKLOAD.search_axes)]
-        assert len(near) and set(near.family) == {family}
+    kept.index = pd.Index(WORKLOAD.names(kept.drop(columns="predicted_us")))
+    for faster, slower in (("own_moe", "cute_moe"), ("cute_moe", "own_moe")):
+        size, rounds = SizeView(LAYER, kept, {}, frozenset()), []
+        search = make_search("guided")
+        while wanted := search.propose([size], H200).get(LAYER):
+            rounds.append(kept.loc[wanted].family.value_counts())
+            factor = np.where(kept.loc[wanted].family == faster, 0.5, 2.0)
+            times = dict(zip(wanted, kept.loc[wanted].predicted_us * factor, strict=True))
+            assert not times.keys() & size.timed_us.keys()
+            size = replace(size, timed_us={**size.timed_us, **times})
+        assert len(rounds[0]) == 2 and len(rounds) > 1
+        assert all(one.get(faster, 0) > one.get(slower, 0) for one in rounds[1:])
     features = WORKLOAD.features(kept, LAYER, H200, ("cute_moe", "own_moe"))
     assert np.isfinite(features).all() and len(np.unique(features, axis=0)) == len(kept)
     assert set(features[kept.family == "own_moe", -1]) == {1.0} and set(features[kept.family == "cute_moe", -1]) == {
