@@ -17,8 +17,10 @@ from gemm_tuner.gemm.reference import (
     TRUNCATION_FACTOR,
 )
 from gemm_tuner.languages.bits import first_difference
-from gemm_tuner.moe import launch
+from gemm_tuner.moe import launch, sorted_rows
+from gemm_tuner.moe.cute import CUTE
 from gemm_tuner.moe.launch import DOWN, PARTS, extent
+from gemm_tuner.moe.launchers import of_config
 from gemm_tuner.moe.operands import Gemm, MoeOperands, make
 from gemm_tuner.moe.problem import MoeProblem
 
@@ -35,6 +37,10 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
     config = script.CONFIGS[name]
     launches = workload.launches(script, config, problem, given, None, processors(device))
     results = {part: one.c for part, one in given.of_config(config).items()}
+    places: Any = slice(None)  # of rows
+    launcher = of_config(problem, config)
+    if launcher is CUTE:
+        places, operands = sorted_rows.of(operands).places, sorted_rows.in_row_order(operands)
     worst = Verdict(problem, name, True, 0.0, 0.0)
     first: dict[str, Any] = {}
     for turn in range(1 if device == "cpu" else REPEATS):
@@ -42,13 +48,13 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
             results[part].fill_(float("nan"))
         launch_all(launches)
         for part in PARTS:
-            found = results[part]
+            found = results[part][places]
             if launch.sides(config, part).c_sorted:
                 found = given.in_rows(found, config["BLOCK_SIZE_M"])
             if turn == 0:
                 first[part] = found.clone()
                 narrow = found.to(operands.gemms[part].c.dtype)
-                writes_zeros = not launch.sides(config, part).c_sorted
+                writes_zeros = launcher is not CUTE and not launch.sides(config, part).c_sorted
                 verdict = compared(problem, operands, part, name, narrow, wide=given.wide, writes_zeros=writes_zeros)
                 worst = verdict if verdict.error_over_bound > worst.error_over_bound or not verdict.ok else worst
             elif first_difference(first[part], found) is not None:

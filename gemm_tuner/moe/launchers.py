@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config
-from gemm_tuner.moe.launcher import Launcher
-from gemm_tuner.moe.own import NAME, OWN
+from gemm_tuner.moe.cute import CUTE, CUTE_FIELDS
+from gemm_tuner.moe.launcher import AMD_FIELDS, FIELDS, Launcher
+from gemm_tuner.moe.own import NAME, OWN, OWN_FIELDS
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import SERVERS
 
-LAUNCHERS: Mapping[str, Launcher] = {**SERVERS, NAME: OWN}
+LAUNCHERS: Mapping[str, Launcher] = {**SERVERS, NAME: OWN, CUTE.name: CUTE}
+_AXIS = re.compile(f"_((?:down_)?(?:{'|'.join((*FIELDS, *AMD_FIELDS, *OWN_FIELDS, *CUTE_FIELDS))}))([0-9]+)")
 BY_FAMILY = {one.family: one for one in LAUNCHERS.values()}
 
 
@@ -30,9 +34,18 @@ def of_columns(c: Any) -> Launcher:
 
 
 def competing(problem: MoeProblem) -> tuple[Launcher, ...]:
-    """Those whose kernels are measured for a problem: first the one whose configurations can win it."""
+    """Those whose kernels are measured for a problem: first that of the problem."""
     mine = of_problem(problem)
-    return (mine, OWN) if problem.beside else (mine,)
+    if mine is not OWN and not problem.beside:
+        return (mine,)
+    ours = (OWN, CUTE) if CUTE.launches_it(problem, "cuda") else (OWN,)
+    return tuple(dict.fromkeys((mine, *ours)))
+
+
+def winning(problem: MoeProblem) -> tuple[Launcher, ...]:
+    """Those whose configurations can win a problem."""
+    mine = of_problem(problem)
+    return competing(problem) if mine is OWN else (mine,)
 
 
 def other_kernel_fault(problem: MoeProblem, server: str, consumer: str = "") -> str:
@@ -50,3 +63,11 @@ def family_fault(config: Config, server: str) -> str:
     """Why a configuration is of another kernel than a server's; "" if it is of that."""
     family = SERVERS[server].family
     return "" if config.family == family else f"is of the kernel {config.family}, and not of {server}'s"
+
+
+def ours_named(name: str) -> PlainConfig | None:
+    """The configuration of one of this package's own kernels with a name, such as a row of a server's kernel has it;
+    None for other names."""
+    values = tuple((axis, int(value)) for axis, value in _AXIS.findall(name))
+    found = [PlainConfig(one.family, values) for one in (OWN, CUTE)]
+    return next((one for one in found if values and one.name == name), None)

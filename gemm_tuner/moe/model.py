@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from gemm_tuner.core.records import Device
-from gemm_tuner.moe import routing
+from gemm_tuner.moe import cute_model, routing
+from gemm_tuner.moe.cute import CUTE
 from gemm_tuner.moe.launch import PARTS, extent
 from gemm_tuner.moe.launchers import of_columns, of_problem
 from gemm_tuner.moe.problem import MoeProblem
@@ -39,6 +40,8 @@ def draws(problem: MoeProblem) -> list[routing.Ids]:
 def predict_us(c: Any, problem: MoeProblem, device: Device) -> Any:
     """Predicted time of both GEMMs, microseconds. c: columns of configurations of one family."""
     launcher, arch = of_columns(c), device.target.arch
+    if launcher is CUTE:
+        return cute_model.predict_us(c, problem, routing.counts(first_ids(problem), problem.E), device)
     rows = np.array([live_rows(problem, int(block)) for block in np.unique(c.BLOCK_SIZE_M)])
     live = rows[np.searchsorted(np.unique(c.BLOCK_SIZE_M), c.BLOCK_SIZE_M)]
     block_k = launcher.launched_k(problem, c.BLOCK_SIZE_K)

@@ -53,6 +53,7 @@ class MoeOperands:
     router:  fp32 weight of each row. ids: (tokens, topk), those from E on of other ranks.
     aligned: sorted rows by BLOCK_SIZE_M, created on demand; placed: of each GEMM A and its scales with their rows where
              they are placed; results: C of each GEMM with as many rows, which draws share.
+    by_expert: ``sorted_rows.of`` this, once created.
     wide:    created by ``interpretable``.
     """
 
@@ -63,6 +64,7 @@ class MoeOperands:
     aligned: dict[int, tuple[Any, Any, Any]] = field(default_factory=dict)
     placed: dict[tuple[str, int], tuple[Any, Any]] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
+    by_expert: list[Any] = field(default_factory=list)
     wide: bool = False
 
     def interpretable(self) -> MoeOperands:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.moe import alignment
-from gemm_tuner.moe.launcher import AMD_FIELDS, FIELDS, Axes, Launcher
+from gemm_tuner.moe.launcher import Axes, Launcher
 from gemm_tuner.moe.problem import MoeProblem
 
 NAME = "own"
@@ -65,10 +63,3 @@ class Own(Launcher):
 
 
 OWN = Own(NAME, "own_moe", has_pairs=True)
-_AXIS = re.compile(f"_((?:down_)?(?:{'|'.join((*FIELDS, *AMD_FIELDS, *OWN_FIELDS))}))([0-9]+)")
-
-
-def config_named(name: str) -> PlainConfig | None:
-    """The configuration of this kernel with a name, such as a row of a server's kernel has it; None for other names."""
-    found = PlainConfig(OWN.family, tuple((axis, int(value)) for axis, value in _AXIS.findall(name)))
-    return found if found.values and found.name == name else None

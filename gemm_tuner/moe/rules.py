@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from gemm_tuner.core.records import Device, Problem
-from gemm_tuner.moe import model, routing
+from gemm_tuner.moe import cute_rules, model, routing
+from gemm_tuner.moe.cute import CUTE
 from gemm_tuner.moe.launch import PARTS, extent
 from gemm_tuner.moe.launchers import competing, of_columns, of_problem
 from gemm_tuner.moe.own import OWN
@@ -53,6 +54,8 @@ def launches_another_kernel(c: Any, p: Problem, d: Device) -> Any:
 def orders_alike(c: Any, p: Problem, d: Device) -> Any:
     """no more blocks along M than a smaller GROUP_SIZE_M takes in one group: the same order of tiles"""
     launcher, problem = of_columns(c), of(p)
+    if launcher is CUTE:
+        return c.BLOCK_SIZE_M > 0
     smaller = _next_smaller(c.GROUP_SIZE_M)
     blocks = _per_value(c.BLOCK_SIZE_M, lambda block: -(-launcher.ids_read(problem, block) // block))
     return (c.GROUP_SIZE_M == 1) | (smaller == 1) | (blocks > smaller)
@@ -61,6 +64,8 @@ def orders_alike(c: Any, p: Problem, d: Device) -> Any:
 def shared_memory_fits(c: Any, p: Problem, d: Device) -> Any:
     """the tiles of a stage less than num_stages alone exceed the shared memory"""
     problem = of(p)
+    if of_columns(c) is CUTE:  # the library takes as many stages as fit
+        return c.BLOCK_SIZE_M > 0
     block_k = of_columns(c).launched_k(problem, c.BLOCK_SIZE_K)
     a_bytes = c.BLOCK_SIZE_M * block_k * (1 if problem.dtype == "fp8_w8a8" else 2)
     w_bytes = c.BLOCK_SIZE_N * block_k * problem.weight_bytes
@@ -70,6 +75,8 @@ def shared_memory_fits(c: Any, p: Problem, d: Device) -> Any:
 def pads_too_much(c: Any, p: Problem, d: Device) -> Any:
     """BLOCK_SIZE_M is above the rows of the busiest expert, rounded up to a power of two"""
     problem = of(p)
+    if of_columns(c) is CUTE:
+        return np.maximum(model.LEAST_ROWS, _most_rows(problem)) >= c.BLOCK_SIZE_M * c.CLUSTER_M
     if not of_problem(problem).sorts(problem):
         return c.BLOCK_SIZE_M <= LEAST_BLOCK_M
     return np.maximum(LEAST_BLOCK_M, _most_rows(problem)) >= c.BLOCK_SIZE_M
@@ -168,6 +175,10 @@ VALID = (
     computes_several_tiles,
     tma_can_load,
     rows_fill_an_instruction,
+    cute_rules.orders_alike_along_n,
+    cute_rules.tile_of_the_class,
+    cute_rules.sums_fit_the_registers,
+    cute_rules.rows_of_whole_16_bytes,
 )
 LIKELY = (
     pads_too_much,

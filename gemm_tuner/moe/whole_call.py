@@ -46,11 +46,8 @@ class WholeCall:
 
     def run(self) -> None:
         """Starts all kernels of a call."""
-        from gemm_tuner.moe import whole_call_kernels as kernels
-
         one = self.problem
-        if of_problem(one).sorts(one):
-            self._align()
+        self._align()
         if one.dtype == "fp8_w8a8":
             self._activate(self.x, self.tensors[UP], one.K, "", "", None)
         launch_all(self.launches[:1])
@@ -58,12 +55,20 @@ class WholeCall:
         kind, places = one.activation.removesuffix(NO_GATE), self.aligned[0] if self.is_sorted else None
         self._activate(self.tensors[UP].c, self.tensors[DOWN], one.N, gate, kind, places)
         launch_all(self.launches[1:])
+        self._add_up()
+
+    def _add_up(self) -> None:
+        from gemm_tuner.moe import whole_call_kernels as kernels
+
+        one = self.problem
         kernels.add_up[(one.M, -(-one.K // BLOCK))](self.tensors[DOWN].c, self.out, one.K, one.topk, BLOCK)
 
     def _align(self) -> None:
         from gemm_tuner.moe import whole_call_kernels as kernels
 
         one, (row_ids, owners, total) = self.problem, self.aligned
+        if not of_problem(one).sorts(one):
+            return
         counts, starts, taken = self.counts
         self.counts.zero_()
         row_ids.fill_(one.rows)
@@ -93,6 +98,25 @@ def made(workload: MoeWorkload, script: ModuleType, config: dict[str, Any], oper
     """A call of a configuration on operands, whose activations and results it has for itself."""
     import torch
 
+    one = operands.problem
+    x, gemms = own_tensors(operands)
+    block_m = int(config["BLOCK_SIZE_M"])
+    row_ids, owners, total = (None if t is None else t.clone() for t in operands.alignment(block_m))
+    mine = replace(operands, gemms=gemms, aligned={block_m: (row_ids, owners, total)}, placed={}, results={})
+    by = of_problem(one).buckets(one)
+    ids = torch.from_numpy(by.of_ids(operands.ids, one.E).reshape(-1).copy()).to(x.device)
+    counts = torch.zeros(3, by.count, dtype=torch.int32, device=x.device)
+    launches = workload.launches(script, config, one, mine, None, processors(x.device.type))
+    out = torch.empty(one.M, one.K, dtype=gemms[DOWN].c.dtype, device=x.device)
+    assert extent(one, UP).rows_a == one.M
+    tensors, is_sorted = mine.of_config(config), sides(config, UP).c_sorted
+    return WholeCall(one, x, tensors, is_sorted, out, ids, (row_ids, owners, total), launches, block_m, counts)
+
+
+def own_tensors(operands: MoeOperands) -> tuple[Any, dict[str, Gemm]]:
+    """The tokens of a call, and its GEMMs."""
+    import torch
+
     one, gemms = operands.problem, operands.gemms
     x = gemms[UP].a if one.dtype != "fp8_w8a8" else gemms[UP].a.float().to(getattr(torch, DTYPES[one.out].torch_name))
     x = x.to(gemms[UP].c.dtype)
@@ -103,18 +127,7 @@ def made(workload: MoeWorkload, script: ModuleType, config: dict[str, Any], oper
         a = given.a if part == UP and one.dtype != "fp8_w8a8" else torch.empty_like(given.a)
         return replace(given, a=a, c=torch.empty_like(given.c), a_scale=scale)
 
-    block_m = int(config["BLOCK_SIZE_M"])
-    row_ids, owners, total = (None if t is None else t.clone() for t in operands.alignment(block_m))
-    mine = replace(operands, gemms={part: own(part) for part in (UP, DOWN)},
-                   aligned={block_m: (row_ids, owners, total)}, placed={}, results={})  # fmt: skip
-    by = of_problem(one).buckets(one)
-    ids = torch.from_numpy(by.of_ids(operands.ids, one.E).reshape(-1).copy()).to(x.device)
-    counts = torch.zeros(3, by.count, dtype=torch.int32, device=x.device)
-    launches = workload.launches(script, config, one, mine, None, processors(x.device.type))
-    out = torch.empty(one.M, one.K, dtype=gemms[DOWN].c.dtype, device=x.device)
-    assert extent(one, UP).rows_a == one.M
-    tensors, is_sorted = mine.of_config(config), sides(config, UP).c_sorted
-    return WholeCall(one, x, tensors, is_sorted, out, ids, (row_ids, owners, total), launches, block_m, counts)
+    return x, {part: own(part) for part in (UP, DOWN)}
 
 
 def captured(call: WholeCall) -> Callable[[], None]:

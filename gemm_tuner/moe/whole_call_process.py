@@ -22,7 +22,8 @@ from gemm_tuner.core.markers import FLUSH_SYMBOL
 from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.languages.triton.language import LANGUAGE
-from gemm_tuner.moe import operands, whole_call
+from gemm_tuner.moe import launchers, operands, whole_call, whole_call_sorted
+from gemm_tuner.moe.cute import CUTE
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.workload import WORKLOAD
 from gemm_tuner.system.processes import exit_with_tuner
@@ -62,11 +63,14 @@ def times_us(
 ) -> dict[str, float]:
     """The median over ROUNDS calls on each draw of the routing."""
     sets = operands.make(problem, 0, "cuda")
+
+    def made(script: ModuleType, name: str, one: operands.MoeOperands) -> whole_call.WholeCall:
+        config = script.CONFIGS[name]
+        make = whole_call_sorted.made if launchers.of_config(problem, config) is CUTE else whole_call.made
+        return make(WORKLOAD, script, config, one)
+
     calls = {
-        label: [
-            whole_call.captured(whole_call.made(WORKLOAD, scripts[family], scripts[family].CONFIGS[name], one))
-            for one in sets
-        ]
+        label: [whole_call.captured(made(scripts[family], name, one)) for one in sets]
         for label, (family, name) in configs.items()
     }
     return timed(calls, flush)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -17,8 +17,23 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
 from gemm_tuner.core.workload import Launch
-from gemm_tuner.moe import launch, launchers, model, operands, own_arguments, pairs, routing, rules, sensitivity
+from gemm_tuner.languages.cute.extra import MADE_WITH, why_absent
+from gemm_tuner.moe import (
+    cute_arguments,
+    launch,
+    launchers,
+    model,
+    operands,
+    own_arguments,
+    pairs,
+    routing,
+    rules,
+    sensitivity,
+    sorted_rows,
+)
+from gemm_tuner.moe.cute import ARCHITECTURE, CUTE
 from gemm_tuner.moe.launcher import TMA
+from gemm_tuner.moe.operands import MoeOperands
 from gemm_tuner.moe.own import OWN
 from gemm_tuner.moe.problem import KEYS, MoeProblem
 from gemm_tuner.moe.rules import of
@@ -61,10 +76,25 @@ class MoeWorkload(PlainWorkload):
         known = ", ".join(dict(device.matmul_tflops))
         return UserError(f"{device.target.arch} does not multiply {key}", where=problem.key, accepted=known, hint=hint)
 
+    def language_for(self, family: str) -> str:
+        return "cute" if family == CUTE.family else self.language
+
+    def other_languages(self, families: Sequence[str]) -> tuple[str, ...]:
+        return ("cute",) if not families or CUTE.family in families else ()
+
+    def absent(self, families: Iterable[str]) -> dict[str, str]:
+        why = why_absent() if CUTE.family in families else ""
+        return {CUTE.family: why} if why else {}
+
     def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace:
         layers = [of(problem) for problem in problems]
         backend = device.target.backend
-        families = {by.family: by.axes(one, backend) for one in layers for by in launchers.competing(one)}
+        families = {
+            by.family: by.axes(one, backend)
+            for one in layers
+            for by in launchers.competing(one)
+            if by is not CUTE or device.target.arch == ARCHITECTURE
+        }
         return OwnSpace(families, _named(rules.VALID), _named(rules.LIKELY))
 
     def default_config(self, problem: Problem, device: Device) -> PlainConfig | None:
@@ -84,11 +114,11 @@ class MoeWorkload(PlainWorkload):
 
     def can_win(self, problem: Problem, config: Config) -> bool:
         """Of a server's problem its own configurations, which it can launch."""
-        return config.family == launchers.of_problem(of(problem)).family
+        return config.family in {launcher.family for launcher in launchers.winning(of(problem))}
 
     def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
-        families = [launcher.family for launcher in launchers.competing(of(problem)) if launcher.has_pairs]
-        return [pair for family in families for pair in pairs.best(family, screened)]
+        found = [launcher for launcher in launchers.competing(of(problem)) if launcher.has_pairs]
+        return [pair for one in found for pair in pairs.best(one.family, screened, is_padded=one is not CUTE)]
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
         one = of(problem)
@@ -102,22 +132,27 @@ class MoeWorkload(PlainWorkload):
             (config.name, config.kernel_symbol, config.family, *map(config.options().get, fields)) for config in configs
         ]
         named = ("name", "binary", "family", *fields)
-        return {**values, "configs": rows, "fields": named, "taken": one.kernel}
+        return {**values, "configs": rows, "fields": named, "taken": one.kernel, "library": MADE_WITH}
 
     def specialization(self, problem: Problem, config: Config, target: Target) -> str:
-        text = launch.specialization(of(problem), config.to_dict()["BLOCK_SIZE_M"])
+        one = of(problem)
+        if config.family == CUTE.family:  # a kernel serves all sizes
+            return f"{one.dtype}{'_bias' if one.bias else ''}"
+        text = launch.specialization(one, config.to_dict()["BLOCK_SIZE_M"])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def compile_cost(self, config: Config) -> float:
         """A relative compile time: the number of the tile's matrix instructions per warp."""
         fields = config.to_dict()
         tile = fields["BLOCK_SIZE_M"] * fields["BLOCK_SIZE_N"] * fields["BLOCK_SIZE_K"]
-        return float(tile / fields["num_warps"])
+        return float(tile / fields.get("num_warps", 4))
 
     def compile_calls(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
     ) -> list[Launch]:
         one = of(problem)
+        if launchers.of_config(one, config) is CUTE:
+            return _sorted_calls(script, config, one, None, 1)
         made = {
             part: operands.blank(one, part, config["BLOCK_SIZE_M"], launch.sides(config, part), blank)
             for part in launch.PARTS
@@ -140,6 +175,8 @@ class MoeWorkload(PlainWorkload):
     def launches(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, operands: Any, scratch: Any, num_sms: int
     ) -> list[Launch]:
+        if launchers.of_config(of(problem), config) is CUTE:
+            return _sorted_calls(script, config, of(problem), operands, num_sms)
         return _calls(script, config, of(problem), operands.of_config(config), num_sms)
 
     def check_problems(
@@ -194,14 +231,10 @@ class MoeWorkload(PlainWorkload):
         return model.roofline_us(of(problem), device)
 
     def features(self, candidates: Any, problem: Problem, device: Device, families: Sequence[str]) -> Any:
-        numbers = candidates[[*launch_fields(candidates), "predicted_us"]].to_numpy(np.float64)
-        return np.log2(np.maximum(numbers, 0.5))
-
-
-def launch_fields(candidates: Any) -> list[str]:
-    """The axes of a table of candidates that are numeric for all of them."""
-    return [name for name in candidates.columns if name not in ("family", "predicted_us") and
-            candidates[name].notna().all()]  # fmt: skip
+        """Axes, 0 where a family has none of the name, the predicted time, and of which family a candidate is."""
+        numbers = candidates.drop(columns="family").fillna(0).to_numpy(np.float64)
+        of_family = candidates["family"].to_numpy()[:, None] == np.array(list(families[1:]), dtype=object)
+        return np.concatenate([np.log2(np.maximum(numbers, 0.5)), of_family.astype(np.float64)], axis=1)
 
 
 def _least(size: int, block: int, limit: int) -> int:
@@ -222,6 +255,18 @@ def _calls(
         symbol = launch.symbol(problem, config, part)
         grid, options = launch.grid(problem, config, part, num_sms), launch.options(config, part)
         found.append(script.call(symbol, grid, values, options))
+    return found
+
+
+def _sorted_calls(
+    script: ModuleType, config: dict[str, Any], problem: MoeProblem, operands: MoeOperands | None, num_sms: int
+) -> list[Launch]:
+    """As ``_calls``, of rows sorted by expert. operands: None for compiling only."""
+    found: list[Launch] = []
+    for part in launch.PARTS:
+        given = None if operands is None else sorted_rows.tensors(operands, part, sorted_rows.of(operands))
+        values = cute_arguments.values(problem, config, part, given, num_sms)
+        found.append(script.call(cute_arguments.symbol(config, part), (), values, {}))
     return found
 
 

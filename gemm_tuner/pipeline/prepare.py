@@ -138,7 +138,9 @@ def absent_note(options: RunOptions, arch: str) -> str:
     workload = workload_of(options.kind)
     if not workload.other_languages(options.families):
         return ""
-    found = workload.absent(space.load(space_file(options, arch), arch, options.kind).families)
+    loaded, problems = space.load(space_file(options, arch), arch, options.kind), [e.problem for e in options.entries]
+    own = workload.own_space(problems, loaded.device) if problems else None
+    found = workload.absent((own or loaded).families)
     lines = dict.fromkeys(found.values())
     return f"without {', '.join(found)}: {'; '.join(lines)}" if found else ""
 

@@ -15,12 +15,12 @@ from typing import Any
 from rich.console import Console
 
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Config, Device, Problem
 from gemm_tuner.languages import kernel_cache
+from gemm_tuner.languages.together import named
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.launcher_process import launcher_env
-from gemm_tuner.moe import own, routing
+from gemm_tuner.moe import launchers, routing
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.workload import WORKLOAD
 from gemm_tuner.source import codegen
@@ -73,8 +73,10 @@ def layers(
         configs: dict[str, Config] = {TUNED: row.config, **({DEFAULT: default} if default else {})}
         if row.problem in current:
             configs[CURRENT] = current[row.problem]
-        if ours := own.config_named(str(row.facts.get("derived", {}).get("own_kernel", ""))):
+        if ours := launchers.ours_named(str(row.facts.get("derived", {}).get("own_kernel", ""))):
             configs[OURS] = ours
+        elif row.substitute is not None:  # ours in Triton, beside a winner in CuTe DSL
+            configs[OURS] = row.substitute.config
         made.append(Layer(problem, configs))
     return made
 
@@ -89,8 +91,9 @@ def timed(
     variable = "CUDA_VISIBLE_DEVICES" if device.target.backend == "cuda" else "ROCR_VISIBLE_DEVICES"
     for signature in dict.fromkeys(one.problem.signature for one in some):
         mine = [one for one in some if one.problem.signature == signature]
+        families = [config.family for one in mine for config in one.configs.values()]
         with tempfile.TemporaryDirectory(prefix="gemm_tuner_calls_") as folder:
-            language = language_of(WORKLOAD.language)
+            language = named((WORKLOAD.language, *WORKLOAD.other_languages(families)))
             cache = kernel_cache.folder(language.cache_name(templates), Path(folder))
             env = launcher_env(language, cache, {variable: devices.visible_gpu(device.target.backend, gpu, environ)})
             plan = write_plan(Path(folder), mine, templates, device)

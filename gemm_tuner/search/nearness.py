@@ -16,7 +16,8 @@ FAMILY_DISTANCE = 4.0
 
 
 def axes_of(candidates: pd.DataFrame, known: Mapping[str, Axis]) -> dict[str, Axis]:
-    """The columns of a candidate table that are numeric axes. known: the axes that are not ``Axis()``."""
+    """The columns of a candidate table that are numeric axes, NaN for families without the axis. known: the axes that
+    are not ``Axis()``."""
     columns = candidates.drop(columns=["family", "predicted_us"], errors="ignore")
     return {str(name): known.get(str(name), Axis()) for name in columns.select_dtypes(["number", "bool"]).columns}
 
@@ -38,7 +39,7 @@ def diverse_sample(
     """
     axes = axes_of(candidates, known)
     weights = np.array([axis.distance for axis in axes.values()])
-    position = np.log2(candidates[[*axes]].to_numpy(np.float64) + 1) * weights
+    position = np.log2(candidates[[*axes]].fillna(0).to_numpy(np.float64) + 1) * weights
     family = candidates["family"].to_numpy()
     log_predicted = np.log(candidates["predicted_us"].to_numpy(np.float64))
     nearest = np.full(len(candidates), np.inf)
@@ -66,7 +67,7 @@ def neighbours(candidates: pd.DataFrame, name: str, known: Mapping[str, Axis]) -
     differing = np.zeros(len(candidates), dtype=np.int64)
     far = np.zeros(len(candidates), dtype=bool)
     for column, axis in axes_of(candidates, known).items():
-        values = candidates[column].to_numpy(np.int64)
+        values = candidates[column].fillna(0).to_numpy(np.int64)
         position = np.searchsorted(np.unique(values[of_family]), values)
         steps = np.abs(position - position[candidates.index.get_loc(name)])
         differing += steps > 0

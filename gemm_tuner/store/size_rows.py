@@ -12,7 +12,7 @@ from gemm_tuner.core.workload import FIRST_KIND, Workload, workload_of
 from gemm_tuner.store.served import KEYS as SERVED_KEYS
 from gemm_tuner.store.served import served_of, verified_of
 from gemm_tuner.store.substitutes import KEY as SUBSTITUTE_KEY
-from gemm_tuner.store.substitutes import substitute_of
+from gemm_tuner.store.substitutes import substitute_of, substitute_of_any_keys
 from gemm_tuner.system.documents import refuse_unknown, show
 from gemm_tuner.system.json_records import record_of
 from gemm_tuner.system.row_facts import FACTS, KNOWN_KEYS, TIMED_FACTS, Derived, Facts
@@ -76,13 +76,14 @@ def _row_of_any_keys(entry: dict[Any, Any], where: str, workload: Workload) -> R
     derived = {key: entry[key] for key in Derived.__annotations__ if key in entry}
     record_of(Derived, derived, where)
     facts, verified = {**_facts(entry, where), **derived}, verified_of(entry, where)
-    known = {*problem.to_dict(), *KNOWN_KEYS, *SERVED_KEYS, *Derived.__annotations__, "reason"}
+    known = {*problem.to_dict(), *KNOWN_KEYS, *SERVED_KEYS, *Derived.__annotations__, SUBSTITUTE_KEY, "reason"}
     fields = {key: value for key, value in entry.items() if key not in known}
     try:
         config = workload.config_from_dict(fields) if fields else None
     except (TypeError, ValueError) as error:
         raise UserError(f"has no such configuration: {error}", where=where) from error
-    return Row(problem, config, facts, where, verified)
+    substitute = substitute_of_any_keys(entry, where, workload.config_from_dict)
+    return Row(problem, config, facts, where, verified, substitute=substitute)
 
 
 def _workload_of(entry: dict[Any, Any], where: str) -> Workload:

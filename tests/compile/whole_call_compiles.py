@@ -15,6 +15,7 @@ def compile_part(backend: str, arch: str, warp_size: str, fp8: str, part: str) -
 
     from gemm_tuner.core.records import Target
     from gemm_tuner.languages.triton.compile_call import StandInDriver
+    from gemm_tuner.moe import sorting_kernels
     from gemm_tuner.moe import whole_call_kernels as kernels
 
     target = Target(backend, arch, int(warp_size), None)  # type: ignore[arg-type]
@@ -26,6 +27,9 @@ def compile_part(backend: str, arch: str, warp_size: str, fp8: str, part: str) -
         (kernels.lay_out, (i32, i32, i32, i32, 257, 1, 256, 100, 16, 512, 32)),
         (kernels.place_rows, (i32, i32, i32, i32, 80, 1024)),
         (kernels.add_up, (bf16, bf16, 7168, 8, 1024)),
+        (sorting_kernels.start_buckets, (i32, i32, 257, 512)),
+        (sorting_kernels.sort_rows, (i32, i32, i32, fp32, i32, fp32, i32, 80, 8, 1024)),
+        (sorting_kernels.add_up_places, (bf16, i32, i32, bf16, 7168, 8, 1024)),
     ]
     for gate, kind, scaling in (
         ("", "", "made"), ("halves", "silu", "made"), ("halves", "gelu", "none"), ("pairs", "swigluoai", "given"),

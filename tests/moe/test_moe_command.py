@@ -60,7 +60,10 @@ def test_without_a_servers_kernel_there_is_ours(kernel: str) -> None:
         ("own", 5, None, False),
         ("own", 64, None, False),
     ]
-    assert WORKLOAD.own_space(alone, device("sm_90")).families.keys() == {"own_moe"}
+    assert WORKLOAD.own_space(alone, device("sm_90")).families.keys() == {"own_moe", "cute_moe"}
+    for more, arch in (("--dtype", "fp8_w8a8"), "sm_90"), (("--dtype", "fp16"), "gfx942"), (("--bias",), "sm_80"):
+        found = asked(*FLAGS, "--m", "5", *more)
+        assert WORKLOAD.own_space(found, device(arch)).families.keys() == {"own_moe"}
 
 
 def test_ours_is_beside_a_servers_kernel_unless_it_is_served(kernel: str) -> None:
@@ -89,7 +92,9 @@ def test_our_family_alone_beside_a_server_is_refused(kernel: str, capsys: pytest
     words = (*FLAGS, "--m", "5", "--kernel_from", kernel, "--families")
     status, text = told(capsys, *words, "own_moe")
     assert status == 2 and "--families" in text and "vllm_moe,own_moe" in text and "--kernel_from" in text
-    for families in ("own_moe,vllm_moe", "vllm_moe"):
+    status, text = told(capsys, *words, "cute_moe")
+    assert status == 2 and "vllm_moe,cute_moe" in text
+    for families in ("own_moe,vllm_moe", "vllm_moe", "vllm_moe,cute_moe"):
         assert {one.server for one in asked(*words, families)} == {"vllm"}
     assert {one.server for one in asked(*FLAGS, "--m", "5", "--families", "own_moe")} == {"own"}
 

@@ -114,10 +114,18 @@ def test_tuned_default_and_current_are_timed_and_kept(file: Path) -> None:
     assert row.split()[-4:] == ["320.00", "640.00", "1280.00", "2.000"]
 
 
-def test_our_kernel_beside_a_servers_is_timed_and_kept(here: None, file: Path) -> None:
+TILE = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1}
+OURS = {
+    "own_moe": {**TILE, "num_warps": 4, "num_stages": 3, "PROGRAMS_PER_SM": 1, "SWAP_AB": 0, "W_BY_TMA": 1,
+                "down_BLOCK_SIZE_N": 64, "down_num_stages": 2},
+    "cute_moe": {**TILE, "CLUSTER_M": 2, "PINGPONG": 0, "down_BLOCK_SIZE_M": 64, "down_PINGPONG": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", OURS)
+def test_our_kernel_beside_a_servers_is_timed_and_kept(here: None, file: Path, family: str) -> None:
     """A row names its configuration, of two tiles here; rows without one have no time of it."""
-    tile = {**entry(16, 128, 64, 1, 4, 3), "PROGRAMS_PER_SM": 1, "SWAP_AB": 0, "W_BY_TMA": 1}
-    ours = PlainConfig("own_moe", tuple({**tile, "down_BLOCK_SIZE_N": 64, "down_num_stages": 2}.items()))
+    ours = PlainConfig(family, tuple(OURS[family].items()))
     document = yaml.safe_load(file.read_text())
     for row in document["configs"]:
         if row["M"] == 16:
@@ -147,6 +155,26 @@ def test_what_is_kept_is_not_timed_again_and_what_is_lost_is_said(file: Path) ->
     other["configs"]["tuned"] = "another"
     moe_calls.path_of(file).write_text(json.dumps(document))
     assert "2 layers" in said(file, {})
+
+
+def test_layers_whose_winners_are_in_two_languages_have_a_script_of_each(here: None, tmp_path: Path) -> None:
+    layer = MoeProblem("own", 16, 8, 64, 128, 2)
+    tile = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1}
+    triton = {**tile, "num_warps": 4, "num_stages": 2, "PROGRAMS_PER_SM": 0, "SWAP_AB": 0, "W_BY_TMA": 0}
+    of_cute = {**tile, "BLOCK_SIZE_N": 96, "CLUSTER_M": 1, "PINGPONG": 0}
+    configs = PlainConfig("own_moe", tuple(triton.items())), PlainConfig("cute_moe", tuple(of_cute.items()))
+    layers = [
+        moe_calls.Layer(one, {moe_calls.TUNED: config})
+        for one, config in zip((layer, layer.at(64)), configs, strict=True)
+    ]
+    rows = [{**layer.row(), **of_cute, "family": "cute_moe", "source": "measured", "verified": True}]
+    rows[0]["substitute"] = {"family": "own_moe", **triton, "median_us": 9.0, "verified": True}
+    results.write_rows(tmp_path / "own.yaml", {"source": "measured"}, rows, [])
+    (beside,) = moe_calls.layers(tmp_path / "own.yaml", [layer], {}, H200)
+    assert beside.configs == {"tuned": configs[1], "own": configs[0]}
+    times, faults = moe_calls.timed(layers, TEMPLATES, H200, 0, {}, child(tmp_path))
+    assert faults == []
+    assert times == {layer.key: {"tuned": 320.0}, layer.at(64).key: {"tuned": 960.0}}
 
 
 def test_only_measured_rows_are_timed(file: Path) -> None:

@@ -24,6 +24,7 @@ from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.size_sources import collect
 from gemm_tuner.gemm.size_sources.found import CollectOptions
 from gemm_tuner.moe import kernel_source, problem, tuned_file
+from gemm_tuner.moe.cute import CUTE
 from gemm_tuner.moe.model_config import Layer
 from gemm_tuner.moe.own import NAME, OWN
 from gemm_tuner.moe.problem import MoeProblem
@@ -245,10 +246,11 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
         accepted = ", ".join(SERVERS)
         raise UserError(f"{unknown[0]} has no fused MoE kernel in Triton here", where="--serve", accepted=accepted)
     families = [SERVERS[name].family for name in servers]
-    if untuned := [one for one in families if OWN.family in arguments.families and one not in arguments.families]:
-        what = f"{OWN.family} without {untuned[0]} leaves the server's rows its default"
-        raise UserError(what, where="--families", accepted=",".join((*families, OWN.family)),
-                        hint=f"without {kernel_source.FLAG} and --serve {OWN.family} alone is tuned")  # fmt: skip
+    ours = [one.family for one in (OWN, CUTE) if one.family in arguments.families]
+    if untuned := [one for one in families if ours and one not in arguments.families]:
+        what = f"{ours[0]} without {untuned[0]} leaves the server's rows its default"
+        raise UserError(what, where="--families", accepted=",".join((*families, *ours)),
+                        hint=f"without {kernel_source.FLAG} and --serve {ours[0]} alone is tuned")  # fmt: skip
     routing = tuple(dict.fromkeys(arguments.routing)) or (problem.UNIFORM,)
     drawn = {"routing": routing, "seeds": arguments.seeds}
     if layer is None:

@@ -128,11 +128,11 @@ class Cute:
             script = loaded_script(task.script, scripts_dir)
             config = config_of_kernel(task.script, scripts_dir)[task.name]
             calls = workload_of(task.problem.kind).compile_calls(script, config, task.problem, blank)
-            (source,) = [Source.of(kernel) for _, kernel, *_ in calls if is_ours(kernel)]
-            was_there = kernel_is_there(cache, source.entry)
-            if not was_there:
+            sources = [Source.of(kernel) for _, kernel, *_ in calls if is_ours(kernel)]
+            was_there = [kernel_is_there(cache, source.entry) for source in sources]
+            for source in (source for source, there in zip(sources, was_there, strict=True) if not there):
                 compile_into(cache, source, scripts_dir)
-            needs = needs_of(cache, source.entry)
+            needs = [needs_of(cache, source.entry) for source in sources]
             after = self._compile_triton([launch for launch in calls if not is_ours(launch[1])], target)
         except CannotCache as error:
             raise OSError(str(error)) from error
@@ -143,12 +143,12 @@ class Cute:
             *of,
             Status.OK,
             time.perf_counter() - started,
-            registers=needs.registers,
-            spills=max([needs.spills, *(one.spills for one in after)]),
-            shared_bytes=max([needs.shared_bytes, *(one.shared_bytes for one in after)]),
-            binary_hash=joined_hash([needs.code_hash, *(one.code_hash for one in after)]),
-            cached=was_there and all(one.was_there for one in after),
-            entries=(source.entry, *(one.entry for one in after)),
+            registers=max(one.registers for one in needs),
+            spills=max(one.spills for one in (*needs, *after)),
+            shared_bytes=max(one.shared_bytes for one in (*needs, *after)),
+            binary_hash=joined_hash([one.code_hash for one in (*needs, *after)]),
+            cached=all(was_there) and all(one.was_there for one in after),
+            entries=(*(source.entry for source in sources), *(one.entry for one in after)),
         )
 
     def _compile_triton(self, launches: list[Launch], target: Target) -> list[CompiledKernel]:
