@@ -88,7 +88,8 @@ class Guided:
         """What the polish may ask for while the learned round is timed: neighbours of the fastest, by time or, of those
         that are being timed, by estimate."""
         expected = dict(zip(size.candidates.index, np.exp(one.log_us).tolist(), strict=True))
-        us = {**{name: expected[name] for name in requested.get(size.problem, ())}, **size.timed_us}
+        timing = [name for name in requested.get(size.problem, ()) if name in expected]  # others are searched apart
+        us = {**{name: expected[name] for name in timing}, **size.timed_us}
         return self._worth_polishing(size, one, us)[: int(self.polish_share * len(size.candidates))]
 
     def _rounds(self) -> tuple[Round, ...]:

@@ -16,7 +16,7 @@ from tuning import StandInGpu, limit, scripts_of, session, state_of
 
 from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.decide.finals_plan import LEAST_FINALISTS, FinalsPlan, fitted
-from gemm_tuner.launch.plan import FINALS, SCREEN, TIRING_CALL_US, VERIFY, Plan
+from gemm_tuner.launch.plan import FINALS, REST_S, SCREEN, TIRING_CALL_US, VERIFY, Plan
 from gemm_tuner.measure.budget import Budget, Cost, Costs
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.retry import OnFound, StageRun
@@ -178,11 +178,11 @@ def test_every_plan_has_its_deadline_within_the_budget(costs: Costs, tmp_path: P
     ("left_s", "expected"),
     [
         (1e9, (8, 30, 5)),
-        (5 * 10.0 + 5 * 2 * (10 * 30 * 0.1 + 0.3), (8, 30, 5)),  # all of it, just
-        (5 * 10.0 + 5 * 2 * (8 * 30 * 0.1 + 0.3), (6, 30, 5)),
-        (5 * 10.0 + 5 * 2 * (4 * 30 * 0.1 + 0.3), (2, 30, 5)),
-        (5 * 10.0 + 5 * 2 * (4 * 9 * 0.1 + 0.3), (2, 9, 5)),
-        (4 * 10.0 + 4 * 2 * (4 * 5 * 0.1 + 0.3), (2, 5, 4)),
+        (5 * 10.0 + 5 * 2 * (10 * 30 * 0.1 + REST_S), (8, 30, 5)),  # all of it, just
+        (5 * 10.0 + 5 * 2 * (8 * 30 * 0.1 + REST_S), (6, 30, 5)),
+        (5 * 10.0 + 5 * 2 * (4 * 30 * 0.1 + REST_S), (2, 30, 5)),
+        (5 * 10.0 + 5 * 2 * (4 * 9 * 0.1 + REST_S), (2, 9, 5)),
+        (4 * 10.0 + 4 * 2 * (4 * 5 * 0.1 + REST_S), (2, 5, 4)),
         (12.0, (2, 5, 1)),
         (-5.0, (2, 5, 1)),
     ],
@@ -190,14 +190,14 @@ def test_every_plan_has_its_deadline_within_the_budget(costs: Costs, tmp_path: P
 def test_what_is_left_decides_over_finalists_then_rounds_then_processes(
     left_s: float, expected: tuple[int, int, int]
 ) -> None:
-    """Two sizes, 10 s a start, 0.1 s a call, 0.3 s of rest a size; vendor and A/A calls beside them."""
+    """Two sizes, 10 s a start, 0.1 s a call, REST_S of rest a size; vendor and A/A calls beside them."""
     plan = fitted(FinalsPlan(processes=5), 2, 2, left_s + 1e-6, Cost(10.0, 0.1))
     assert (plan.finalists, plan.rounds, plan.processes) == expected
     assert plan.rounds_at(1.0) <= FinalsPlan().rounds or expected == (8, 30, 5)
 
 
 def test_no_rest_is_counted_for_sizes_of_short_calls() -> None:
-    left_s = 5 * 10.0 + 5 * (2 * 10 * 30 * 0.1 + 0.3) + 1e-6  # one rest a process
+    left_s = 5 * 10.0 + 5 * (2 * 10 * 30 * 0.1 + REST_S) + 1e-6  # one rest a process
     plans = [fitted(FinalsPlan(processes=5), 2, tiring, left_s, Cost(10.0, 0.1)) for tiring in (0, 1, 2)]
     assert [plan.finalists for plan in plans] == [8, 8, 7]
 

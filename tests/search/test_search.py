@@ -258,7 +258,8 @@ def test_what_is_likely_next_is_neither_known_nor_running(name: str) -> None:
     first = search.propose(views(), H200)
     then = [told(size, first.get(size.problem, [])) for size in views()]
     second = search.propose(then, H200)
-    for sizes, running in ((views(), first), (then, second)):
+    beside = {of: [*names, "searched_apart"] for of, names in second.items()}  # as a server's, which is no candidate
+    for sizes, running in ((views(), first), (then, second), (then, beside)):
         for of, names in search.likely_next(sizes, H200, running, 10).items():
             size = next(one for one in sizes if one.problem == of)
             assert len(names) > 0 and (name == "full" or len(names) <= 10)  # what is certain needs no bound
