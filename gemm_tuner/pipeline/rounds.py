@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,8 +18,9 @@ from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
+from gemm_tuner.pipeline.round_parts import by_compile_work, cost_of, even_parts, joined, view_of
 from gemm_tuner.pipeline.run_log import RunLog
-from gemm_tuner.search import Proposals, Search, SizeView
+from gemm_tuner.search import Proposals, Search
 from gemm_tuner.space.size_state import Named, OfSize, SizeState
 from gemm_tuner.store.store import Store
 from gemm_tuner.system.background import Background
@@ -29,9 +30,8 @@ COMPILE_SHARE = 0.5
 # So many times a round is compiled ahead, of what the search may ask for next. Twice holds 92 % of the kernels that are
 # asked for, once 81 % (benchmarks/prefetch_hits.py, four sizes). What is asked for always goes first.
 LIKELY_TIMES = 2
-# A round is compiled and timed in so many parts at the most, so that a GPU works while the next part is compiled; with
-# so many configurations each at the least, and only if compiling the first one takes so long.
-PARTS, LEAST_OF_A_PART, WORTH_S = 4, 128, 1.0
+# A round is timed in parts only if compiling the first one takes so long.
+WORTH_S = 1.0
 # Upper bound of rounds; a search that exceeds it has a bug.
 MOST_ROUNDS = 10_000
 
@@ -110,36 +110,34 @@ class Rounds:
         return mine or (self.search.propose(left, self.gpus.device) if proposed else {})
 
     def time(self, asked: Named) -> Screened:
-        """Compiles and screens the proposals; in parts, if more plans cost nothing."""
+        """Compiles and screens the proposals; in parts, if more plans cost nothing: those first whose kernels take
+        little to compile, so that the others are compiled meanwhile."""
         screened: list[Screened] = []
         before: Named = []
-        parts = self._parts(asked)
+        in_parts = self.compiling is not None and not self.limits.budget.bounded and self.fleet.stays
+        groups = by_compile_work(asked, self.gpus.device.target) if in_parts else [asked]
+        while groups:
+            group, *groups = groups
+            parts = even_parts(group, self.fleet.home, len(self.fleet.alive())) if in_parts else [group]
+            screened += self._time_parts(parts, joined(groups), before)
+            before = [*before, *group]
+        return Screened.of_parts(screened)
+
+    def _time_parts(self, parts: list[Named], later: Named, before: Named) -> list[Screened]:
+        """Compiles and screens parts one by one; all after the first at once, if compiling takes no time.
+
+        later, before: what else the round asks for, after and before these.
+        """
+        screened: list[Screened] = []
         while parts:
             part, *parts = parts
             rest, begun = joined(parts), self.limits.budget.clock()
-            compiled = self.compile(part, rest, before)
+            compiled = self.compile(part, [*rest, *later], before)
             before = [*before, *part]
             if rest and not screened and self.limits.budget.clock() - begun < WORTH_S:
-                compiled, parts = [*compiled, *self.compile(rest, (), before)], []
+                compiled, parts = [*compiled, *self.compile(rest, later, before)], []
             screened.append(self.screen(compiled))
-        return Screened.of_parts(screened)
-
-    def _parts(self, asked: Named) -> list[Named]:
-        """The proposals in parts of whole sizes, with about as many configurations of each GPU, and sizes for all GPUs:
-        those that a part has none for would rest, and what is dealt anew with a part knows nothing of other parts."""
-        if self.compiling is None or self.limits.budget.bounded or not self.fleet.stays:
-            return [asked]
-        most = min(PARTS, size_of(asked) // LEAST_OF_A_PART, len(asked) // len(self.fleet.alive()))
-        parts: list[Named] = [[] for _ in range(max(1, most))]
-        shares: dict[int | None, Named] = {}
-        for state, names in asked:
-            shares.setdefault(self.fleet.home.get(state.problem), []).append((state, names))
-        for share in shares.values():
-            total, dealt = max(1, size_of(share)), 0
-            for state, names in share:
-                parts[min(len(parts) * dealt // total, len(parts) - 1)].append((state, names))
-                dealt += len(names)
-        return [part for part in parts if part]
+        return screened
 
     def compile(self, asked: Named, then: Sequence[OfSize] = (), before: Sequence[OfSize] = ()) -> Named:
         """Compiles the proposals, and returns those that can be timed.
@@ -237,7 +235,9 @@ class Rounds:
 
     def _likely_after(self, asked: Named) -> Named:
         """What the search may propose after this round, most likely first."""
-        running = {state.problem: names for state, names in asked}
+        running: dict[Problem, list[str]] = {}
+        for state, names in asked:
+            running[state.problem] = [*running.get(state.problem, ()), *names]
         views = [view_of(state) for state in self.states]
         count = max((len(names) for names in running.values()), default=0)
         return self._by_state(self.search.likely_next(views, self.gpus.device, running, LIKELY_TIMES * count))
@@ -258,26 +258,6 @@ class Rounds:
         return replace(work, reference=self.planner.work(state, [name]).entries, reference_us=us)
 
 
-def joined(parts: Iterable[Named]) -> Named:
-    """The sizes of all parts."""
-    return [one for part in parts for one in part]
-
-
-def size_of(asked: Named) -> int:
-    """The number of configurations."""
-    return sum(len(names) for _, names in asked)
-
-
 def remaining(asked: Named) -> Named:
     """Those configurations that have no status yet."""
     return [(state, [name for name in names if not state.ended(name)]) for state, names in asked]
-
-
-def cost_of(state: SizeState, names: list[str]) -> float:
-    """Relative cost of a size's screening, from predicted times and launch overhead."""
-    return sum(state.predicted_us[name] + 150.0 for name in names)
-
-
-def view_of(state: SizeState) -> SizeView:
-    """The search's view of a size."""
-    return SizeView(state.problem, state.candidates(), state.screened_us(), state.failed())

@@ -11,6 +11,9 @@ from gemm_tuner.core.records import Problem, Target
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.search.view import SizeView
 
+# Kernels of CuTe DSL take 1.3 to 4 times what Triton's take.
+DEAR = 1.25
+
 Floats = npt.NDArray[np.float64]
 Kernels = npt.NDArray[np.uint64]
 
@@ -60,3 +63,12 @@ def worth_ahead(size: SizeView, likely: Sequence[str], count: int, target: Targe
     row_of = {name: row for row, name in enumerate(size.candidates.index)}
     least = float(seconds.min()) if len(seconds) else 0.0
     return [name for place, name in enumerate(likely[:count]) if place * seconds[row_of[name]] <= count * least]
+
+
+def dear(size: SizeView, names: Collection[str], target: Target) -> list[str]:
+    """Those names whose kernels take DEAR times as long to compile as the size's cheapest, or longer."""
+    _, seconds = work_of(size, target)
+    if not len(seconds) or seconds.max() < DEAR * seconds.min():
+        return []
+    far = set(size.candidates.index[seconds >= DEAR * seconds.min()])
+    return [name for name in names if name in far]

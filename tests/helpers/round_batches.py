@@ -96,7 +96,7 @@ class CompilesSome:
 
 def named(problem: Problem, name: str) -> str:
     """A configuration of a size, in short: such as 512/0 for the first of CONFIGS."""
-    return f"{problem.m}/{NAMES.index(name)}"
+    return f"{problem.m}/{NAMES.index(name) if name in NAMES else name}"
 
 
 class CompilesAll(CompilesSome):

@@ -14,7 +14,7 @@ from gemm_tuner.core.records import Status
 from gemm_tuner.launch.plan import FINALS, SCREEN, Plan, Work
 from gemm_tuner.measure import fleet
 from gemm_tuner.pipeline.plans import FLUSH_L2_TIMES, Planner
-from gemm_tuner.pipeline.rounds import view_of
+from gemm_tuner.pipeline.round_parts import view_of
 from gemm_tuner.search import FULL_ROUND, make_search
 
 ONE, TWO = problem(512, 512, 512), replace(problem(64, 64, 64), dtype_a="fp16", dtype_b="fp16", dtype_c="fp16")

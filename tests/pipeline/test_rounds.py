@@ -13,7 +13,7 @@ from tuning import StandInGpu, lost
 from gemm_tuner.core.records import CompileResult, Device, Status, Timing
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.launch.plan import SCREEN, Plan
-from gemm_tuner.pipeline.rounds import view_of
+from gemm_tuner.pipeline.round_parts import view_of
 from gemm_tuner.search import Proposals, SizeView, make_search
 from gemm_tuner.space.size_state import SizeState
 
@@ -116,7 +116,7 @@ def test_a_size_whose_gpu_fails_is_screened_anew_on_another(
     start: int, in_parts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Never by two GPUs, also where the one that failed had timed some of it; and nothing is missing."""
-    monkeypatch.setattr("gemm_tuner.pipeline.rounds.LEAST_OF_A_PART", 1 if in_parts else 100)
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", 1 if in_parts else 100)
 
     def fails(plan: Plan) -> None:
         if len(failing.plans) == start:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from round_batches import NAMES, Batch, CompilesAll, CompilesSome, clocked, named, statuses
+from round_batches import CONFIGS, NAMES, ONE, TWO, Batch, CompilesAll, CompilesSome, asked, clocked, named, statuses
 from samples import problem
-from tuning import StandInGpu, limit
+from tuning import StandInGpu, limit, state_of
 
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure.budget import Budget
-from gemm_tuner.pipeline.rounds import view_of
+from gemm_tuner.pipeline.round_parts import view_of
 from gemm_tuner.search import make_search
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
@@ -67,7 +68,7 @@ def test_only_what_compiled_is_timed_and_the_next_round_is_offered_first(tmp_pat
 def test_a_launcher_that_stays_times_a_part_of_a_round_while_the_rest_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gemm_tuner.pipeline.rounds.LEAST_OF_A_PART", 6)
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", 6)
     batch = Batch(tmp_path, StandInGpu(stays=True), search=make_search("full", round_size=12))
     compiling = CompilesAll(clocked(batch.session), takes_s=2.0)
     run_with(batch, compiling)
@@ -80,6 +81,20 @@ def test_a_launcher_that_stays_times_a_part_of_a_round_while_the_rest_is_compile
     assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
 
 
+def test_kernels_that_take_long_to_compile_are_compiled_while_others_are_timed(tmp_path: Path) -> None:
+    batch = Batch(tmp_path, StandInGpu(stays=True), search=make_search("full", round_size=12))
+    of_cute = replace(CONFIGS[0], family="gemm_cute", num_warps=0, num_stages=0)
+    cute = [replace(of_cute, BLOCK_SIZE_N=columns) for columns in (64, 96)]
+    configs = (cute[0], *CONFIGS[:2], cute[1])
+    batch.states = [state_of(size, configs) for size in (ONE, TWO)]
+    compiling = CompilesAll(clocked(batch.session), takes_s=2.0)
+    batch.run(compiling)
+    late, soon = ([one.name for one in some] for some in (cute, CONFIGS[:2]))
+    assert asked(batch.plans) == [{512: soon, 64: soon}, {512: late, 64: late}]
+    assert [what for what, _ in compiling.events if what != "offer"][:2] == ["compile", "meanwhile"]
+    assert all(statuses(state) == dict.fromkeys((*soon, *late), "ok") for state in batch.states)
+
+
 @pytest.mark.parametrize(
     ("stays", "takes_s", "budget_s", "least"),
     [(False, 2.0, 0.0, 6), (True, 0.5, 0.0, 6), (True, 2.0, 1e4, 6), (True, 2.0, 0.0, 7)],
@@ -88,7 +103,7 @@ def test_a_launcher_that_stays_times_a_part_of_a_round_while_the_rest_is_compile
 def test_a_round_is_timed_as_a_whole_where_parts_gain_nothing(
     stays: bool, takes_s: float, budget_s: float, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gemm_tuner.pipeline.rounds.LEAST_OF_A_PART", least)
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", least)
     batch = Batch(tmp_path, StandInGpu(stays=stays), search=make_search("full", round_size=12))
     if budget_s:
         limit(batch.session, Budget(budget_s))
@@ -103,7 +118,7 @@ def test_each_part_of_a_round_has_a_size_for_every_gpu(
     gpus: int, sizes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sizes that are dealt part by part would else all go to the first GPUs, and stay there."""
-    monkeypatch.setattr("gemm_tuner.pipeline.rounds.LEAST_OF_A_PART", 1)
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", 1)
     there = [StandInGpu(stays=True) for _ in range(gpus)]
     of = [problem(64 * (1 + place), 512, 512) for place in range(sizes)]
     batch = Batch(tmp_path, *there, search=make_search("full", round_size=6 * sizes), sizes=of)
@@ -115,7 +130,7 @@ def test_each_part_of_a_round_has_a_size_for_every_gpu(
 
 def test_what_a_round_asks_for_is_not_offered_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where an earlier part of the round was timed, of which the search has not learned yet."""
-    monkeypatch.setattr("gemm_tuner.pipeline.rounds.LEAST_OF_A_PART", 1)
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", 1)
     batch = Batch(tmp_path, StandInGpu(stays=True))
     compiling = CompilesAll(clocked(batch.session), takes_s=2.0)
     run_with(batch, compiling)

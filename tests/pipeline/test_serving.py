@@ -162,7 +162,7 @@ def test_a_search_looks_among_what_servers_can_launch_apart(tmp_path: Path) -> N
     state = state_of(SIZE, (*split, GOOD, NEXT))
     inner = make_search("quick")
     search = searched_apart(inner, serving.servers(("vllm", "sglang"), SM_90), [state])
-    from gemm_tuner.pipeline.rounds import view_of
+    from gemm_tuner.pipeline.round_parts import view_of
 
     names = search.propose([view_of(state)], SM_90)[SIZE]
     assert len(names) == 16 + 2 and names[16:] == [GOOD.name, NEXT.name]

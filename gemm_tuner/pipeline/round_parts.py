@@ -1,0 +1,65 @@
+"""The parts of a round of search: a GPU times one while the kernels of the next are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gemm_tuner.core.records import Problem, Target
+from gemm_tuner.search import SizeView
+from gemm_tuner.search.compile_work import dear
+from gemm_tuner.space.size_state import Named, SizeState
+
+# So many parts at the most, with so many configurations each at the least.
+PARTS, LEAST_OF_A_PART = 4, 128
+
+
+def by_compile_work(asked: Named, target: Target) -> list[Named]:
+    """The proposals whose kernels take little to compile, and the others; only those of both that there are."""
+    late = [set(dear(view_of(state), names, target)) for state, names in asked]
+    groups: list[Named] = [
+        [
+            (state, [name for name in names if (name in dears) == is_late])
+            for (state, names), dears in zip(asked, late, strict=True)
+        ]
+        for is_late in (False, True)
+    ]
+    return [some for group in groups if (some := [one for one in group if one[1]])]
+
+
+def even_parts(asked: Named, home: Mapping[Problem, int], gpus: int) -> list[Named]:
+    """The proposals in parts of whole sizes, with about as many configurations of each GPU, and sizes for all GPUs:
+    those that a part has none for would rest, and what is dealt anew with a part knows nothing of other parts.
+
+    home: the GPU of each size that has one.
+    """
+    most = min(PARTS, size_of(asked) // LEAST_OF_A_PART, len(asked) // gpus)
+    parts: list[Named] = [[] for _ in range(max(1, most))]
+    shares: dict[int | None, Named] = {}
+    for state, names in asked:
+        shares.setdefault(home.get(state.problem), []).append((state, names))
+    for share in shares.values():
+        total, dealt = max(1, size_of(share)), 0
+        for state, names in share:
+            parts[min(len(parts) * dealt // total, len(parts) - 1)].append((state, names))
+            dealt += len(names)
+    return [part for part in parts if part]
+
+
+def joined(parts: Iterable[Named]) -> Named:
+    """The sizes of all parts."""
+    return [one for part in parts for one in part]
+
+
+def size_of(asked: Named) -> int:
+    """The number of configurations."""
+    return sum(len(names) for _, names in asked)
+
+
+def cost_of(state: SizeState, names: list[str]) -> float:
+    """Relative cost of a size's screening, from predicted times and launch overhead."""
+    return sum(state.predicted_us[name] + 150.0 for name in names)
+
+
+def view_of(state: SizeState) -> SizeView:
+    """The search's view of a size."""
+    return SizeView(state.problem, state.candidates(), state.screened_us(), state.failed())
