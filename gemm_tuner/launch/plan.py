@@ -15,7 +15,7 @@ from gemm_tuner.system.json_records import Above0, Count, Finite, Int, Positive,
 
 # Pause between the finals of two sizes. A size that reaches the power limit makes the GPU lower its clocks, so without
 # a pause a size's times depend on the previous size: by up to 13 % after 60 to 400 ms of 8192^3, and after 0.1 s by at
-# most 0.3 % more than after 0.3 s (benchmarks/rest.py, one H100, 2026-11-25).
+# most 0.4 % more than after 0.3 s (benchmarks/rest.py, one H100, 2026-11-25).
 REST_S = 0.1
 # The pause is made after finals whose calls take longer than this, including L2 flush and launch.
 TIRING_CALL_US = 150.0
