@@ -25,8 +25,8 @@ from gemm_tuner.system.installation import import_path
 
 # What a worker's exit status is said to be when the server was killed, and the worker with it.
 SERVER_DIED = 255
-# Imported first: it takes the server out of the caller's process group.
-GROUP_MODULE = "gemm_tuner.compile.own_group"
+# Imported first: they take the server out of the caller's process group, and let it end without a word.
+SERVER_MODULES = ("gemm_tuner.compile.own_group", "gemm_tuner.compile.quick_end")
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 _starts = threading.Lock()
 _servers: dict[tuple[tuple[str, str], ...], forkserver.ForkServer] = {(): forkserver._forkserver}
@@ -47,7 +47,7 @@ def started(
     with _environment(variables):
         if modules:
             server = _server(variables)
-            server.set_forkserver_preload([GROUP_MODULE, *modules])
+            server.set_forkserver_preload([*SERVER_MODULES, *modules])
             process = multiprocess.get_context("forkserver").Process(target=target, args=arguments, daemon=True)
             with contextlib.suppress(OSError, EOFError), _forking(server):
                 process.start()
@@ -60,7 +60,7 @@ def started(
 def begin(modules: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -> None:
     """Starts a server, which imports the modules while the caller goes on."""
     server = _server(variables)
-    server.set_forkserver_preload([GROUP_MODULE, *modules])
+    server.set_forkserver_preload([*SERVER_MODULES, *modules])
     with _environment(variables), contextlib.suppress(OSError):
         server.ensure_running()
 

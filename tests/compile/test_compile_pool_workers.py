@@ -152,6 +152,30 @@ def test_a_compiler_that_must_know_its_architecture_has_a_server_of_its_own(tmp_
     assert {ours for _, _, ours in (plain, one, other, again, last)} == {"None"}, "the caller's environment stays"
 
 
+TALKATIVE = """
+import atexit, os, sys
+
+class Left:
+    def __del__(self, write=os.write):
+        write(2, b"leaked")
+
+LEFT = Left()
+atexit.register(print, "ended")
+print("imported")
+"""
+
+
+def test_a_server_is_not_taken_apart_when_it_ends(tmp_path: Path) -> None:
+    """Else libraries of compilers tell the user what they would have freed."""
+    (tmp_path / "talkative.py").write_text(TALKATIVE)
+    begin = f"import sys; sys.path.append({str(ROOT)!r})\nfrom gemm_tuner.compile import fork_server\n"
+    (tmp_path / "tune.py").write_text(f"{begin}fork_server.begin(['talkative'])\n")
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    # Its streams are the server's too: they end with that.
+    done = subprocess.run([sys.executable, str(tmp_path / "tune.py")], capture_output=True, text=True, env=environ)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "imported\nended\n", "")
+
+
 def test_a_start_changes_no_variable_that_another_thread_may_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever copies os.environ while a variable is deleted from it gets a KeyError."""
     monkeypatch.delenv("PYTHONPATH", raising=False)

@@ -62,9 +62,9 @@ def device(arch: str) -> Device:
 
 
 @cache
-def shipped(arch: str, *, heuristics: bool = True) -> Space:
-    """The space of an architecture with the shipped rules."""
-    asked = RunOptions((), TEMPLATES, RULES, ROOT, heuristics=heuristics)
+def shipped(arch: str, *, heuristics: bool = True, families: tuple[str, ...] = ()) -> Space:
+    """The space of an architecture with the shipped rules. families: all that are installed by default."""
+    asked = RunOptions((), TEMPLATES, RULES, ROOT, heuristics=heuristics, families=families)
     return load_space(asked, device(arch))
 
 

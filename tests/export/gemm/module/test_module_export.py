@@ -45,8 +45,9 @@ def test_a_real_results_file_becomes_one_readable_file(made: ModuleFile, tmp_pat
     assert "gemm_tuner" not in text.replace("tune_gemm", "")
     names = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     assert len(set(names) - {"_"}) == len([name for name in names if name != "_"])
-    write_module(H200, tmp_path / "again.py")
-    assert (tmp_path / "again.py").read_text(encoding="utf-8") == text
+    again = tmp_path / out.name  # the folder of its kernels, which the text names, is named after it
+    write_module(H200, again)
+    assert again.read_text(encoding="utf-8") == text
 
 
 def test_the_module_needs_torch_and_triton_only(made: ModuleFile, tmp_path: Path) -> None:
