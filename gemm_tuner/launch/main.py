@@ -85,7 +85,7 @@ def main(argv: list[str] | None = None, scripts_dir: str = "", recorded_in: Path
     except OSError as error:
         print(f"{path}: {error.strerror or error}", file=sys.stderr)
         return EXIT_CANNOT_WRITE
-    if plan.recording and ends_recording(plan, scripts):
+    if status == 0 and plan.recording and ends_recording(plan, scripts):
         wait_until_written((recorded_in or arguments.plan.parent) / plan.recording)
     return status
 

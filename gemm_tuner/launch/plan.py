@@ -91,6 +91,7 @@ class Plan:
     clock:               the launcher times the kernels itself (launch/clock.py).
     stop_at_first_right: checks stop at the first correct configuration.
     process:             number of the finals process; it determines operand addresses and the order of calls.
+    together:            the planned processes of these finals start together: those that choose come first.
     deadline:            Unix time after which no configuration and no round of finals begins; 0: none.
     """
 
@@ -106,6 +107,7 @@ class Plan:
     stop_at_first_right: bool = True
     deadline: Finite = 0.0
     process: Count = 0
+    together: bool = False
 
     def is_over(self) -> bool:
         """Whether the deadline has passed."""

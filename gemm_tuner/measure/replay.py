@@ -126,6 +126,10 @@ class Recording:
         """The numbers of the finals processes; {0} for a recording of an earlier version, which has one process."""
         return {plan.process for _, plan in self.starts(FINALS)}
 
+    def finals_together(self) -> bool:
+        """Whether the planned processes of the finals started together."""
+        return any(plan.together for _, plan in self.starts(FINALS))
+
 
 def load(folder: Path | None) -> Recording:
     """Reads a recording from its folder, or from the folder of its run. Raises UserError if it is neither."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from gemm_tuner.core.records import Problem, Role, Status, Timing
 from gemm_tuner.decide import choose
@@ -64,7 +65,7 @@ class Finals:
     def plan_by(self, planner: Planner) -> None:
         """Replaces the planner, for scripts that contain more configurations."""
         self.planner = planner
-        self._works = FinalsWork(planner, self._times)
+        self.works = FinalsWork(planner, self._times)
         self._runner = FinalsProcesses(planner, self.fleet, self.gpus, self.store, self.limits, self.log, self._times)
 
     @property
@@ -104,7 +105,7 @@ class Finals:
     def _run_planned(self, finalists: Named) -> None:
         """Runs the planned processes of all sizes. Sizes that moved to another GPU start again there and catch up.
         Processes that are already in the store take no time, so they are used even if the budget is over."""
-        most, together = max(self.plan.processes, PROCESSES), self._runner.overlap
+        most, role = max(self.plan.processes, PROCESSES), partial(self.plan.role, together=self._runner.together)
         while self._planned and (index := min(self._planned.values())) < most:
             batch = [(state, names) for state, names in finalists if self._planned[state.problem] == index]
             within = index < self.plan.processes and (self.next_process == self._first or self._may_go_on())
@@ -113,14 +114,14 @@ class Finals:
                 break
             until = self._until(index)
             problems = [state.problem for state, _ in batch]
-            each = [dict.fromkeys(problems, self.plan.role(one, together=together)) for one in range(index, until)]
-            self._process(batch, each, then=self.plan.more, more=together and until - index == self.plan.processes > 1)
+            each = [dict.fromkeys(problems, role(one)) for one in range(index, until)]
+            more = self._runner.overlap and until - index == self.plan.processes > 1
+            self._process(batch, each, then=self.plan.more, more=more)
             for state, _ in batch:
                 self._planned[state.problem] += until - index
             for problem in self._take_moved():  # what it has had since then is of its new GPU
                 self._planned[problem] = len({timing.process for timing in self.timings[problem]})
-                if self._planned[problem] == 1:
-                    self._times.set_role(problem, self.plan.role(0))
+                self._times.set_roles(problem, role)
         ran = max(self._planned.values(), default=0)
         self.plan = replace(self.plan, processes=max(self.plan.processes, ran))
 
@@ -138,15 +139,18 @@ class Finals:
         return moved
 
     def _run_further(self, finalists: Named) -> None:
-        """Runs additional processes: choosing ones for undecided sizes, with the finalists that can still win, and
-        publishing ones for sizes whose publishing processes contradict the choice; both in the same processes. The
-        former are sizes that ``more`` processes together are expected to decide; what they choose may be contradicted,
-        too."""
+        """Runs additional processes: choosing ones for sizes that ``more`` of them are expected to decide, with the
+        finalists that can still win, and publishing ones for sizes whose publishing processes contradict the choice,
+        both in the same processes. What the former choose may be contradicted, too."""
         more = self.plan.more if self.plan.processes > 1 else 0
-        self._works.rank(finalists, self.plan)
-        undecided = [] if self._more_ran else self._works.undecided(finalists)
+        self.works.rank(finalists, self.plan)
+        undecided = [] if self._more_ran else self.works.undecided(finalists)
         if not more or not self._may_go_on(more):
             undecided = self._stored(undecided, more) if more else []
+        if self._runner.together and more and not self._more_ran:  # their numbers are theirs alone
+            after = self.next_process + more
+            self._run_wave(finalists, undecided, [])
+            undecided, self.next_process = [], after
         later = {state.problem for state, _ in undecided}
         decided = [(state, names) for state, names in finalists if state.problem not in later]
         self._run_wave(finalists, undecided, self._contradicted(decided))
@@ -216,11 +220,11 @@ class Finals:
         self.next_process += len(each)
 
         def choosing(found: Sequence[Found]) -> list[Process]:
-            self._works.rank(finalists, self.plan, found)
-            undecided = self._works.undecided(finalists)
+            self.works.rank(finalists, self.plan, found)
+            undecided = self.works.undecided(finalists)
             return self._processes(undecided, [{state.problem: Role.CHOOSE for state, _ in undecided}] * self.plan.more)
 
-        follow = More(choosing) if more else None
+        follow = More(choosing, range(self.next_process, self.next_process + self.plan.more)) if more else None
         if processes:
             self.fleet.prepare_finals(len(processes) + then)
             sizes, alone = len(self.states), self.plan.processes == 1
@@ -232,11 +236,11 @@ class Finals:
 
     def _processes(self, finalists: Named, each: Sequence[Roles]) -> list[Process]:
         """The next processes that have something to time. each: see ``_process``."""
-        return self._works.processes(finalists, each, self.next_process, lambda one: self._runner.has(one, self._first))
+        return self.works.processes(finalists, each, self.next_process, lambda one: self._runner.has(one, self._first))
 
     def _stored(self, finalists: Named, processes: int = 1) -> Named:
         """The sizes for which the store already has the results of the next ``processes`` processes."""
-        return self._works.stored(finalists, range(self.next_process, self.next_process + processes))
+        return self.works.stored(finalists, range(self.next_process, self.next_process + processes))
 
     def _record(self, state: SizeState) -> None:
         """Records a size's published times in its state. A finalist that failed in any process has failed; others
@@ -276,10 +280,6 @@ class Finals:
             self.rankings[problem] = self.judge.rank_finalists(sheet, own, self.plan.most_choosing)
             self.published[problem] = self.judge.published(sheet)
         self.log.passed("rank the finalists")
-
-    def leading(self, finalists: Named, most: int) -> Named:
-        """Those that may win, also while finals run: see ``FinalsWork.leading``."""
-        return self._works.leading(finalists, most)
 
     def decided(self, state: SizeState) -> bool:
         """Whether at least one finalist of a size completed the finals."""

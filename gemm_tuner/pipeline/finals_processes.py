@@ -59,6 +59,12 @@ class FinalsProcesses:
         """Whether processes may be started together; not with a budget, which is evaluated before each process."""
         return self.fleet.overlaps and not self.limits.budget.bounded
 
+    @property
+    def together(self) -> bool:
+        """Whether planned processes start together, or did when they were recorded: those that choose come first."""
+        recording = self.gpus.environment.recording
+        return self.overlap if recording is None else recording.finals_together()
+
     def has(self, number: int, first: int) -> bool:
         """Whether this process can be run. A recording only has the processes that ran; an old recording has only one,
         which is used for the first process."""
@@ -92,6 +98,8 @@ class FinalsProcesses:
         budget, title = self.limits.budget, self._title(processes, alone=alone)
         for attempt in ("", ", again: the GPU was throttled"):
             self._forget(processes)
+            if attempt and more:
+                self.times.forget(more.numbers)
             bar = self.log.step(TITLE, launched_by(processes), f"{title}{attempt}")
             with self.gpus.held(), bar as step, gpu_watch.watching(self.gpus.sensor, self.gpus.names) as samples:
                 begun, gone = budget.clock(), len(self.fleet.dead)  # not earlier: waiting for the GPU does not count
@@ -103,7 +111,7 @@ class FinalsProcesses:
             self._note_gpu(TITLE + attempt, samples, slowed)
             spent_s = budget.clock() - begun
             self.longest_s = max(self.longest_s, spent_s)
-            if len(processes) > 1 and len(self.fleet.dead) > gone:
+            if len(together.processes) > 1 and len(self.fleet.dead) > gone:
                 # Some processes timed a size before it moved to another GPU and others after, so all start again there.
                 if more:
                     more.were_run = False
@@ -122,13 +130,17 @@ class FinalsProcesses:
     ) -> list[Found]:
         """Runs all of the processes. An error in one ends the others."""
         processes, found = together.processes, together.found
-        works = {one.problem: one for process in processes for one in process.work}
-        known = {problem: self._known_rounds(one, plan) for problem, one in works.items()}
+        known: dict[Problem, int] = {}
         futures: list[Future[list[StageRun]]] = []
+
+        def known_of(work: Work) -> int:
+            if work.problem not in known:
+                known[work.problem] = self._known_rounds(work, plan)
+            return known[work.problem]
 
         def time_one(at: int) -> list[StageRun]:
             told: Found = {}
-            if at >= AT_ONCE and not all(known[one.problem] for one in processes[at].work):
+            if at >= AT_ONCE and not all(map(known_of, processes[at].work)):
                 wait(futures[:AT_ONCE], return_when=FIRST_COMPLETED)
                 ended = next(index for index, future in enumerate(futures) if future.done())
                 futures[ended].result()
@@ -136,10 +148,10 @@ class FinalsProcesses:
                 if self.limits.interruption.requested:
                     return []
 
-            def rounds(problem: Problem) -> int:
-                return known[problem] or plan.rounds_at(call_noise(list(told.get(problem, {}).values())))
+            def rounds(work: Work) -> int:
+                return known_of(work) or plan.rounds_at(call_noise(list(told.get(work.problem, {}).values())))
 
-            work = [replace(one, rounds=rounds(one.problem)) for one in processes[at].work]
+            work = [replace(one, rounds=rounds(one)) for one in processes[at].work]
             heard = together.turns.heard_by(at, on_event)
             return self._time_one(replace(processes[at], work=work), sizes, heard, found[at])
 
@@ -196,7 +208,7 @@ class FinalsProcesses:
             with self._entering:
                 self.times.enter(mine, gpus.__getitem__, into)
 
-        plans = self.planner.finals(process.number, self._deadline(sizes))
+        plans = self.planner.finals(process.number, self._deadline(sizes), together=self.together)
         crashes = {key: timing for key, timing in self.times.crashes.items() if key in process.keys}
         enter(crashes)
         runs = self.fleet.time(remaining(process.work, crashes), plans, on_event, enter, True)

@@ -36,11 +36,13 @@ class Process:
 class More:
     """Processes that follow those that start together, as soon as all of these that choose have ended.
 
-    after: returns them, from what each of those has found. were_run: whether it was asked, and what it returned was
-           run.
+    after:    returns them, from what each of those has found.
+    numbers:  that they may have.
+    were_run: whether it was asked, and what it returned was run.
     """
 
     after: Callable[[Sequence[Found]], list[Process]]
+    numbers: range
     were_run: bool = False
 
 

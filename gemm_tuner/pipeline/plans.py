@@ -54,11 +54,11 @@ class Planner:
         plan = Plan(SCREEN, self._paths, (), method, deadline=deadline)
         return lambda share: self._filled(plan, deal(share, max(jobs, starts_for(share))))
 
-    def finals(self, process: int = 0, deadline: float = 0.0) -> PlansOf:
+    def finals(self, process: int = 0, deadline: float = 0.0, *, together: bool = False) -> PlansOf:
         """Plans of the finals process with this number. deadline: Unix time after which only the minimum number of
-        rounds is completed; 0 for none."""
+        rounds is completed; 0 for none. together: see ``launch.plan.Plan``."""
         method = self.method(self._options.iters)
-        plan = Plan(FINALS, self._paths, (), method, deadline=deadline, process=process)
+        plan = Plan(FINALS, self._paths, (), method, deadline=deadline, process=process, together=together)
         return lambda share: self._filled(plan, deal(share, starts_for_finals(share, method.timed_calls)))
 
     def _filled(self, plan: Plan, parts: list[list[Work]]) -> list[tuple[Plan, Path]]:

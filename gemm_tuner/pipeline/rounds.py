@@ -65,7 +65,7 @@ class Rounds:
     """The steps of a search round: propose, time, learn. The search ends when nothing is proposed.
 
     compiling: None if nothing is compiled before it is timed. jobs: profiler starts of a round per GPU.
-    finished:  sizes that an earlier start of the run has finished.
+    of_run:    all sizes of the run, those with that an earlier start has finished; as states, if there are none.
     """
 
     search: Search
@@ -78,7 +78,7 @@ class Rounds:
     log: RunLog
     compiling: CompileStage | None = None
     jobs: int = 1
-    finished: Sequence[SizeState] = ()
+    of_run: Sequence[SizeState] = ()
     number: int = 0
     _choice: Background = field(default_factory=partial(Background, "choice of what to compile ahead"))
 
@@ -103,11 +103,14 @@ class Rounds:
     def _proposed(self) -> Proposals:
         """The proposals of the search, which sees all sizes of the run: with those alone that are left, a resumed run
         would ask for others than an undisturbed one."""
-        left = [view_of(one) for one in self.states]
-        proposed = self.search.propose([*left, *map(view_of, self.finished)], self.gpus.device)
-        mine = {one.problem: proposed[one.problem] for one in left if one.problem in proposed}
+        left = {one.problem for one in self.states}
+        views = [view_of(one) for one in self.of_run or self.states]  # in the run's order, which matters
+        proposed = self.search.propose(views, self.gpus.device)
+        mine = {problem: names for problem, names in proposed.items() if problem in left}
+        if mine or not proposed:
+            return mine
         # What is not known of a finished size stays so.
-        return mine or (self.search.propose(left, self.gpus.device) if proposed else {})
+        return self.search.propose([one for one in views if one.problem in left], self.gpus.device)
 
     def time(self, asked: Named) -> Screened:
         """Compiles and screens the proposals; in parts, if more plans cost nothing: those first whose kernels take

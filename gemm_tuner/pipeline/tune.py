@@ -104,7 +104,7 @@ class Tuning:
     def run_finals(self, finalists: Named, checks: CheckStage) -> None:
         """The finals of these sizes, and checks of finalists while their last reports are written."""
         held = self.session.gpus.held() if any(names for _, names in finalists) else nullcontext()
-        leading = partial(self.finals.leading, finalists)
+        leading = partial(self.finals.works.leading, finalists)
         with held, checks.beside_finals(self.fleet, finalists, leading) as begin_checks:
             self.finals.run(finalists, begin_checks)
         if not checks.all_of_them:  # else little or nothing is left to check
@@ -181,10 +181,8 @@ class Tuning:
         search = make_search(options.search, seed=options.seed, jobs=options.compile_workers)
         threading.Thread(target=load, args=(options.search,), name="imports", daemon=True).start()
         search = searched_apart(search, self.servers, self.states)
-        left = {state.problem for state in states}
-        finished = [state for state in self.states if state.problem not in left]
         shared = one.gpus, one.store, one.limits, one.log
-        return Rounds(search, states, one.planner(scripts), self.fleet, *shared, compiling, options.jobs, finished)
+        return Rounds(search, states, one.planner(scripts), self.fleet, *shared, compiling, options.jobs, self.states)
 
     def after_finals(self, finalists: Named, repeats: int) -> tuple[Named, Named]:
         """What is to be checked, best first, and the next finalists of sizes whose finals all died. Sizes that have

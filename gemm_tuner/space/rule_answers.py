@@ -62,10 +62,12 @@ class Watched:
 
 @dataclass
 class Kept:
-    """whole: the answer for all rows of a family; None until a second problem needs it."""
+    """whole: the answer for all rows of a family; None until a second problem needs it, and where the rule does not
+    take rows that earlier rules reject (``takes_all``)."""
 
     read: dict[str, Any]
     whole: Answer | None = None
+    takes_all: bool = True
 
     def serves(self, problem: Problem) -> bool:
         return all((getattr(problem, name) if name else problem) == value for name, value in self.read.items())
@@ -90,11 +92,13 @@ class RuleAnswers:
             answer, read = watched(rule, columns, problem, device)
             of_rule.append(Kept(read))
             return answer
-        if kept.whole is None:
-            with np.errstate(all="ignore"):  # rows that earlier rules reject may divide by zero
-                kept.whole, kept.read = watched(rule, everything, problem, device)
-        whole: Answer = kept.whole[rows]
-        return whole
+        if kept.whole is None and kept.takes_all:
+            try:
+                with np.errstate(all="ignore"):  # rows that earlier rules reject may divide by zero
+                    kept.whole, kept.read = watched(rule, everything, problem, device)
+            except UserError:  # or be none of what a rule knows
+                kept.takes_all = False
+        return evaluate(rule, columns, problem, device) if kept.whole is None else kept.whole[rows]
 
 
 def watched(rule: Rule, columns: Any, problem: Problem, device: Device) -> tuple[Answer, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gemm_tuner.core.records import Problem, Role, Timing
@@ -80,6 +80,22 @@ class FinalsTimes:
         """Sets the role of all processes of a size."""
         self.store.set_role(problem, FINALS, role)
         self.by_size[problem] = [replace(timing, role=role) for timing in self.by_size[problem]]
+
+    def set_roles(self, problem: Problem, role_of: Callable[[int], Role]) -> None:
+        """Sets the roles of the processes of a size by their places."""
+        processes = sorted({timing.process for timing in self.by_size[problem]})
+        roles = {process: role_of(place) for place, process in enumerate(processes)}
+        for process, role in roles.items():
+            self.store.set_role(problem, FINALS, role, process)
+        self.by_size[problem] = [replace(timing, role=roles[timing.process]) for timing in self.by_size[problem]]
+
+    def forget(self, processes: Container[int]) -> None:
+        """Drops what these processes have found of all sizes."""
+        for problem, timings in self.by_size.items():
+            for process in {timing.process for timing in self.store.timings(problem, FINALS)}:
+                if process in processes:
+                    self.store.drop_process(problem, FINALS, process)
+            self.by_size[problem] = [timing for timing in timings if timing.process not in processes]
 
     def drop_the_rest(self, problem: Problem) -> None:
         """Drops stored processes of a size that are not in ``by_size``, which are remains of earlier starts or

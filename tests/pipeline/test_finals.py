@@ -150,13 +150,15 @@ def test_who_may_win_is_known_from_the_choosing_processes(
     gpu.overlaps = overlaps
     match = Match(tmp_path, gpu)
     given = [(state, [C, B, A]) for state in match.states]
-    assert [names for _, names in match.finals.leading(given, 2)] == [[C, B]] * 2
+    assert [names for _, names in match.finals.works.leading(given, 2)] == [[C, B]] * 2
     during: list[list[str]] = []
-    gpu.before = lambda plan: during.extend(names for _, names in match.finals.leading(given, 2) if plan.process > 4)
+    gpu.before = lambda plan: during.extend(
+        names for _, names in match.finals.works.leading(given, 2) if plan.process > 4
+    )
     finals = match.run()
     assert all(set(names) == {A, B} for names in during)
     assert (during == []) == (moves == SURE)
-    assert all(len(names) == 1 and set(names) <= {A, B} for _, names in finals.leading(given, 2)) or not overlaps
+    assert all(len(names) == 1 and set(names) <= {A, B} for _, names in finals.works.leading(given, 2)) or not overlaps
 
 
 @pytest.mark.parametrize("why", ["asked to end", "out of time"])
@@ -173,7 +175,7 @@ def test_no_further_process_where_none_is_possible(why: str, tmp_path: Path) -> 
 
 def test_a_recording_of_one_process_is_played_back_as_one(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 120.0}, jitter=NOISE))
-    recording: Any = SimpleNamespace(finals_processes=lambda: {0})
+    recording: Any = SimpleNamespace(finals_processes=lambda: {0}, finals_together=lambda: False)
     here = match.session.environment
     match.session.gpus.environment = Environment(here.device, here.gpus, here.machine, recording)
     assert match.run().rankings[ONE].order

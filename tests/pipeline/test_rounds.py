@@ -65,11 +65,12 @@ def test_a_search_that_goes_on_sees_finished_sizes_and_times_none_of_them(all_kn
             return {ONE: names} if not sizes[0].knows(names[0]) else {}
 
     batch = Batch(tmp_path, search=SharesKernels())
+    everything = list(batch.states)
     finished = batch.states.pop()
     if all_known:
         finished.record_timing(Timing(TWO, NAMES[1], Status.OK, (1.0,)), SCREEN)
     rounds = batch.rounds()
-    rounds.finished = [finished]
+    rounds.of_run = everything
     while asked_now := rounds.propose():
         rounds.learn(rounds.time(asked_now))
     assert asked(batch.plans) == [{512: NAMES[1:2] if all_known else NAMES[:1]}]

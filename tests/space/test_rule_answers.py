@@ -87,3 +87,12 @@ def test_a_rule_is_asked_twice_for_all_sizes_of_which_it_reads_the_same() -> Non
     for m in (16, 32, 64, 128, 256):
         assert prune.apply(some, problem(m, 512, 512), H200, (one,), answers).kept.tolist() == [1]
     assert asked == [2, 2]
+
+
+def test_a_rule_need_not_take_rows_that_earlier_rules_reject() -> None:
+    tried = np.array([10, 20, 30])
+    small = Rule("small", VALIDITY, "why", lambda c, p, d: c.num_warps <= 4)
+    known = Rule("known", VALIDITY, "a table", lambda c, p, d: tried[c.num_warps // 2] > 0)
+    answers, some = RuleAnswers(), columns(config(num_warps=4), *[config(num_warps=8)] * 3)
+    for m in (16, 32, 64):
+        assert prune.apply(some, problem(m, 512, 512), H200, (small, known), answers).kept.tolist() == [0]

@@ -1,0 +1,142 @@
+"""Processes of finals that follow beside those that start together: in a run that goes on, after the death of a GPU,
+when a GPU was throttled."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import pytest
+from finals_match import CONFIGS, ONE, TWO, A, B, C, Match, Uncertain
+from samples import problem
+from tuning import StandInGpu, finals_of, lost, scripts_of, session, state_of
+
+from gemm_tuner.decide.finals_plan import FinalsPlan
+from gemm_tuner.launch.plan import FINALS, Plan
+from gemm_tuner.measure import gpu_watch
+from gemm_tuner.measure.gpu_watch import Sample
+from gemm_tuner.measure.launcher_events import OnEvent, ignore
+from gemm_tuner.measure.retry import OnFound, StageRun
+
+pytestmark = pytest.mark.usefixtures("in_a_folder")
+
+
+def undecided(factor: float = 1.0) -> Uncertain:
+    """A GPU on which more processes decide between A and B."""
+    gpu = Uncertain({A: factor, B: factor, C: 1.5 * factor}, (0.03 * factor, 0.0, 0.0))
+    gpu.overlaps = True
+    return gpu
+
+
+def go_on(match: Match, gpu: Uncertain) -> list[int]:
+    """Starts the finals of a match again; returns the numbers of the processes that ran."""
+    again = finals_of(match.session, scripts_of(match.states), [gpu])
+    again.run([(state, list(state.kept)) for state in match.states])
+    assert again.rankings[ONE].order
+    return sorted(plan.process for plan in gpu.plans)
+
+
+@pytest.mark.parametrize("left", [(ONE, TWO), (ONE,)], ids=["both", "one"])
+def test_further_processes_of_a_size_whose_planned_ones_are_stored(left: tuple[object, ...], tmp_path: Path) -> None:
+    match = Match(tmp_path, undecided())
+    match.finals.plan = FinalsPlan(more=0)
+    match.run()
+    for size in (ONE, TWO):
+        if size in left:
+            match.session.store.drop_process(size, FINALS, 4)
+    assert go_on(match, undecided()) == [4, 5, 6]
+
+
+def test_a_run_that_goes_on_times_nothing_twice(tmp_path: Path) -> None:
+    """Also where no size was undecided and one was contradicted."""
+    at = {number: {A: 1.0, B: 1.05} for number in range(3)} | {number: {A: 1.1, B: 1.0} for number in range(3, 20)}
+    gpus = [Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.0,), at) for _ in range(2)]
+    for gpu in gpus:
+        gpu.overlaps = True
+    match = Match(tmp_path, gpus[0])
+    match.run()
+    assert sorted(plan.process for plan in gpus[0].plans) == [*range(5), 7, 8]
+    assert go_on(match, gpus[1]) == []
+
+
+def test_no_time_of_a_gpu_that_died_beside_others_stays(tmp_path: Path) -> None:
+    sizes = [problem(512, 512, k) for k in (64, 128)]
+    run = session(tmp_path, *sizes, gpus=2)
+    states = [state_of(size, CONFIGS) for size in sizes]
+    given = [(state, list(state.kept)) for state in states]
+    first = finals_of(run, scripts_of(states), [undecided(), undecided(1.6)])
+    first.plan = FinalsPlan(more=0)
+    first.run(given)
+    for size in sizes:
+        run.store.drop_process(size, FINALS, 4)
+    dies, others = undecided(), threading.Event()
+
+    def before(plan: Plan) -> None:
+        if plan.process == 6:
+            assert others.wait(240)  # process 5 of the same GPU has stored its times
+            lost(plan)
+
+    dies.before = before
+    dies.after_a_size = lambda plan: others.set() if plan.process == 5 else None
+    again = finals_of(run, scripts_of(states), [dies, undecided(1.6)])
+    again.run(given)
+    for size in sizes:
+        found = [median(timing.samples_us) for timing in again.timings[size] if timing.name == B]
+        assert max(found) < 1.05 * min(found)
+
+
+class HotAtFirst:
+    """A sensor of a GPU that is throttled until a second thread reads it."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+        self._read = threading.Condition()
+
+    @property
+    def is_hot(self) -> bool:
+        return len(self.threads) <= 1
+
+    def read(self, gpu: str) -> Sample:
+        with self._read:
+            if threading.current_thread() not in self.threads:
+                self.threads.append(threading.current_thread())
+                self._read.notify_all()
+            return Sample(gpu, 1500.0, 650.0, 88.0, throttled=self.is_hot)
+
+    def wait(self, attempt: int) -> None:
+        with self._read:
+            assert self._read.wait_for(lambda: len(self.threads) >= attempt, 240)
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Throttled(StandInGpu):
+    """On which everything takes a tenth longer while its sensor is hot, in the first attempt of each process."""
+
+    sensor: HotAtFirst = field(default_factory=HotAtFirst)
+    attempts: Counter[int] = field(default_factory=Counter)
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
+        self.attempts[plan.process] += 1
+        self.sensor.wait(self.attempts[plan.process])
+        now = undecided(1.1 if self.sensor.is_hot else 1.0)
+        return now.timings(plan, folder, on_event, on_found)
+
+
+def test_further_processes_are_repeated_with_those_that_were_throttled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_watch, "PERIOD_S", 0.001)
+    gpu = Throttled(overlaps=True)
+    match = Match(tmp_path, gpu)
+    match.session.gpus.sensor = gpu.sensor
+    finals = match.run()
+    assert gpu.attempts == dict.fromkeys(range(7), 2)
+    of_b = [timing for timing in finals.timings[ONE] if timing.name == B]
+    assert sorted(timing.process for timing in of_b) == [*range(7)]
+    found = [median(timing.samples_us) for timing in of_b]
+    assert max(found) < 1.02 * min(found)
