@@ -14,11 +14,13 @@ from tuning import StandInGpu, limit
 from gemm_tuner.core.records import Role, Status, Timing
 from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
-from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, Plan
+from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, Method, Plan
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
+from gemm_tuner.measure.replay import Recording
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.pipeline.prepare import Environment
+from gemm_tuner.profilers.nsys import Nsys
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
@@ -181,6 +183,23 @@ def test_a_recording_of_one_process_is_played_back_as_one(tmp_path: Path) -> Non
     assert match.run().rankings[ONE].order
     assert len(match.works()) == 1
     assert match.session.results.published[ONE][A].processes == 1
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_recording_is_played_back_with_the_roles_of_its_processes(together: bool, tmp_path: Path) -> None:
+    """Those that started together chose first; a playback has one after another."""
+    raw = tmp_path / "recorded"
+    for number in range(5):
+        (raw / f"{number}-finals" / "start00").mkdir(parents=True)
+        plan = Plan(FINALS, ("a.py",), (), Method(), process=number, together=together)
+        plan.write(raw / f"{number}-finals" / "start00" / "plan.json")
+    match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 110.0, C: 120.0}))
+    here = match.session.environment
+    recording = Recording(raw, here.machine, Nsys(), "2023.4", {})
+    match.session.gpus.environment = Environment(here.device, here.gpus, here.machine, recording)
+    roles = {timing.process: timing.role for timing in match.run().timings[ONE]}
+    publishing = (3, 4) if together else (1, 3)
+    assert roles == {number: Role.PUBLISH if number in publishing else Role.CHOOSE for number in range(5)}
 
 
 def test_one_that_fails_in_the_finals_is_out(tmp_path: Path) -> None:
