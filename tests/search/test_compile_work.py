@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from samples import device, problem, shipped
+from samples import RULES, device, problem
 
 from gemm_tuner.gemm import model
 from gemm_tuner.gemm.problem import GemmProblem
@@ -18,7 +18,7 @@ from gemm_tuner.search import SizeView
 from gemm_tuner.search.compile_work import CompileWork, work_of, worth_ahead
 from gemm_tuner.search.guided import Guided
 from gemm_tuner.search.nearness import neighbours
-from gemm_tuner.space import prune
+from gemm_tuner.space import prune, space
 
 H200 = device("sm_90")
 PROBLEMS = (problem(512, 3072, 4096), problem(1024, 4096, 4096), problem(2048, 2048, 4096))
@@ -26,10 +26,11 @@ PROBLEMS = (problem(512, 3072, 4096), problem(1024, 4096, 4096), problem(2048, 2
 
 @cache
 def views(families: tuple[str, ...] = ("gemm_cute",)) -> tuple[SizeView, ...]:
-    space, found = shipped("sm_90"), []
+    """The kept configurations of some families, whether or not what compiles them is installed."""
+    configs = space.frame(space.load(RULES / "space_sm_90.yaml", "sm_90"))
+    columns, rules, found = prune.columns_of(configs), prune.load_rules(RULES), []
     for of in PROBLEMS:
-        kept = prune.apply(space.columns, of, H200, space.rules).kept
-        rows = space.configs.iloc[kept]
+        rows = configs.iloc[prune.apply(columns, of, H200, rules).kept]
         rows = rows[rows["family"].isin(families)]
         table = rows.assign(predicted_us=model.predict_us(prune.columns_of(rows), of, H200))
         table.index = pd.Index(WORKLOAD.names(rows))
