@@ -194,7 +194,9 @@ def start_as(job: Job) -> None:
 
 def become(job: Job) -> None:
     """Does in this child what Python does for a command."""
-    sys.path[:] = [*paths(job), *sys.path[2:]]
+    before, after = libraries()
+    first, given = paths(job)
+    sys.path[:] = [*first, *before, *given, *after]
     importlib.invalidate_caches()
     renew_streams()
     warm_python.install()
@@ -203,22 +205,31 @@ def become(job: Job) -> None:
     end_by(run(job.argv))
 
 
-def paths(job: Job) -> list[str]:
-    """What stands before the libraries in sys.path."""
+def paths(job: Job) -> tuple[list[str], list[str]]:
+    """(the folder of the script, none with -P; PYTHONPATH), as they are to be in sys.path."""
     given = list(filter(None, job.env.get("PYTHONPATH", "").split(os.pathsep)))
     if job.kind == WORKERS:  # with -P
-        return given
+        return [], given
     first = job.folder if job.argv[0] in ("-m", "-c") else os.path.dirname(os.path.join(job.folder, job.argv[0]))
-    return [first, *given]
+    return [first], given
+
+
+def libraries() -> tuple[list[str], list[str]]:
+    """What stands before PYTHONPATH, where a .pth file put it, and behind. This process has the folder of its script
+    and ROOT as PYTHONPATH."""
+    root = sys.path.index(str(ROOT), 1)
+    return sys.path[1:root], sys.path[root + 1 :]
 
 
 def can_be(job: Job) -> bool:
     """Whether a new process would import what this one has, and read the same at its start."""
     known = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
-    libraries = {str(ROOT), *map(os.path.realpath, sys.path[2:])}
-    for path in paths(job):
+    own = {str(ROOT), *(os.path.realpath(path) for some in libraries() for path in some)}
+    looked_in = [path for some in paths(job) for path in some]
+    at_start = {"sitecustomize", "usercustomize"}
+    for path in looked_in:
         names = {name.partition(".")[0] for name in os.listdir(path)} if os.path.isdir(path) else set()
-        if os.path.realpath(path) not in libraries and names & known - {"warm_python"}:
+        if os.path.realpath(path) not in own and names & (known | at_start) - {"warm_python"}:
             return False
 
     def start(env: dict[str, str]) -> dict[str, str]:
@@ -227,7 +238,7 @@ def can_be(job: Job) -> bool:
 
     locales = filter(None, (job.env.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")))
     is_utf8 = next(locales, "C").lower().endswith(("c", "posix", "utf-8", "utf8"))  # Python takes C for C.UTF-8
-    is_ours = str(ROOT) in map(os.path.realpath, paths(job))
+    is_ours = str(ROOT) in map(os.path.realpath, looked_in)
     # Scripts of this checkout that are not in its root put that on the path themselves.
     is_ours = is_ours or (job.argv[0] not in ("-m", "-c") and Path(job.argv[0]).resolve().is_relative_to(ROOT))
     return is_utf8 and is_ours and start(dict(os.environ)) == start(job.env)

@@ -26,12 +26,12 @@ PROBLEMS = (problem(512, 3072, 4096), problem(1024, 4096, 4096), problem(2048, 2
 
 @cache
 def views(families: tuple[str, ...] = ("gemm_cute",)) -> tuple[SizeView, ...]:
-    """What the rules keep of the shipped space, also of families whose extra is not installed."""
-    loaded = space.load(space.space_path(RULES, "sm_90"), "sm_90")
-    configs = space.frame(replace(loaded, families={name: loaded.families[name] for name in families}))
+    """The kept configurations of some families, whether or not what compiles them is installed."""
+    configs = space.frame(space.load(RULES / "space_sm_90.yaml", "sm_90"))
     columns, rules, found = prune.columns_of(configs), prune.load_rules(RULES), []
     for of in PROBLEMS:
         rows = configs.iloc[prune.apply(columns, of, H200, rules).kept]
+        rows = rows[rows["family"].isin(families)]
         table = rows.assign(predicted_us=model.predict_us(prune.columns_of(rows), of, H200))
         table.index = pd.Index(WORKLOAD.names(rows))
         found.append(SizeView(of, table, {}, frozenset()))

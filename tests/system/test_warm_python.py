@@ -20,7 +20,7 @@ from gemm_tuner.system.processes import MARK, guarded_command, processes_with_va
 
 SCRIPT = """
 import os, sys
-print(__name__, __file__, sys.argv, sys.path[:2], os.getcwd(), os.environ["OWN"], sys.stdin.read())
+print(__name__, __file__, sys.argv, sys.path, os.getcwd(), os.environ["OWN"], sys.stdin.read())
 print(os.getsid(0) == os.getpid())
 print(open("/proc/self/cmdline").read().split("\\0")[1:4], "OWN=1" in open("/proc/self/environ").read().split("\\0"))
 print("torch" in sys.modules, file=sys.stderr)
@@ -65,8 +65,10 @@ def test_a_process_says_and_ends_as_a_cold_one(script: Path, code: str, monkeypa
 
 def test_what_the_imports_would_not_serve_starts_cold(script: Path) -> None:
     assert run(script, "", PYTHONHASHSEED="5").stderr == run(script, "", LC_ALL="en_US.ISO-8859-1").stderr == "False\n"
-    (script.parent / "torch.py").touch()
-    assert run(script, "").stderr == "False\n"
+    for name in ("torch.py", "sitecustomize.py"):
+        (script.parent / name).touch()
+        assert run(script, "").stderr == "False\n"
+        (script.parent / name).unlink()
 
 
 def test_where_torch_caches_is_no_reason_to_start_cold(script: Path) -> None:

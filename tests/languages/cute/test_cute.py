@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import warm_python
 from samples import ROOT
 
 import gemm_tuner as gt
@@ -208,7 +207,6 @@ def test_the_example_compiles_the_space_of_the_file_that_is_named(built: Any, tm
     said = "for sm_90 NVIDIA's file is hopper/kernel/dense_gemm/dense_gemm_persistent.py"
     assert failed.value.returncode == 2 and failed.value.stderr.splitlines()[-1].endswith(said)
     environment["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(tmp_path)))
-    environment.pop(warm_python.FOLDER, None)  # a warm process runs no sitecustomize.py
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['cutlass'] = None\n")
     with pytest.raises(subprocess.CalledProcessError) as failed:
         run("--kernel_from", file, "--arch", "sm_100")
