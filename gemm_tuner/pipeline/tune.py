@@ -104,7 +104,12 @@ class Tuning:
     def run_finals(self, finalists: Named, checks: CheckStage) -> None:
         """The finals of these sizes, and checks of finalists while their last reports are written."""
         held = self.session.gpus.held() if any(names for _, names in finalists) else nullcontext()
-        leading = partial(self.finals.works.leading, finalists)
+
+        def leading(most: int) -> Named:  # a baseline comes first where nothing clearly beats it
+            return [
+                (state, self.older.added(state, names)) for state, names in self.finals.works.leading(finalists, most)
+            ]
+
         with held, checks.beside_finals(self.fleet, finalists, leading) as begin_checks:
             self.finals.run(finalists, begin_checks)
         if not checks.all_of_them:  # else little or nothing is left to check

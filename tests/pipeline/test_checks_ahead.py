@@ -260,6 +260,17 @@ def test_finalists_are_checked_while_finals_report_with_the_same_outcome(
         assert len(gpu.checks) == 1 and set(chosen(found).values()) == {B}
 
 
+def test_a_baseline_is_checked_ahead_since_it_stays_where_nothing_clearly_beats_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = Overlapping(us={A: 50.0, B: 40.0, C: 60.0, D: 80.0})
+    found = tuned(tmp_path, gpu, monkeypatch, older=dict.fromkeys((ONE, TWO), CONFIGS[1]), min_improvement_pct=50.0)
+    assert set(chosen(found).values()) == {B} and len(gpu.checks) == 1
+    gpu = Overlapping(us={A: 41.0, B: 40.0, C: 60.0, D: 80.0})
+    found = tuned(tmp_path / "kept", gpu, monkeypatch, older={ONE: CONFIGS[0]}, min_improvement_pct=50.0)
+    assert chosen(found) == {ONE: A, TWO: B} and len(gpu.checks) == 1
+
+
 @dataclass
 class HotInChecks(Overlapping):
     """A GPU with its sensor, which heat slows down in a check, of which it gets most of its samples."""
