@@ -109,7 +109,7 @@ class MoeWorkload(PlainWorkload):
         if device.target.backend == "hip":
             unset = {"waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1}
             fields |= {name: unset[name] for name in server.axes(one, "hip") if name in unset}
-        elif server.has_tma(one):
+        elif server.has_tma(one, device.target.backend):
             fields[TMA] = 0
         return PlainConfig(server.family, tuple(fields.items()))
 

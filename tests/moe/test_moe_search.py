@@ -68,7 +68,7 @@ def test_a_default_may_have_a_tile_for_each_gemm_at_one_size_only() -> None:
 def test_a_servers_file_may_load_by_tma_at_one_size_only(tmp_path: Path) -> None:
     path, layers = tmp_path / "current.json", [LAYER, LAYER.at(1024)]
     path.write_text(json.dumps({"64": ENTRY, "1024": {**ENTRY, "USE_TMA": True}}))
-    states = states_of(layers, {one: tuned_file.config_at(path, one) for one in layers})
+    states = states_of(layers, {one: tuned_file.config_at(path, one, "sm_90") for one in layers})
     assert axes(states[1]) - axes(states[0]) == {"down_USE_TMA"}
     assert len(rounds_of(states, 2)) == 2
 
