@@ -94,7 +94,8 @@ def shipped_us(found: Results, row: Row, arguments: argparse.Namespace) -> float
     if not path.exists():
         return None
     table = pd.read_csv(path).set_index("name")["finals_us"]
-    us = float(table.get(tuned_file.config_at(arguments.shipped, row.problem).name, math.nan))
+    arch = str(found.header_of(row).get("arch", ""))
+    us = float(table.get(tuned_file.config_at(arguments.shipped, row.problem, arch).name, math.nan))
     return None if math.isnan(us) else us
 
 

@@ -33,8 +33,8 @@ class Launcher(ABC):
     def axes(self, problem: MoeProblem, backend: str) -> Axes:
         """The search space."""
 
-    def has_tma(self, problem: MoeProblem) -> bool:
-        """Whether its configurations have the axis TMA on NVIDIA."""
+    def has_tma(self, problem: MoeProblem, backend: str) -> bool:
+        """Whether its configurations have the axis TMA."""
         return False
 
     @abstractmethod

@@ -107,7 +107,7 @@ def computes_several_tiles(c: Any, p: Problem, d: Device) -> Any:
 def tma_can_load(c: Any, p: Problem, d: Device) -> Any:
     """the architecture has no TMA, or a row of weights is no multiple of 16 bytes, which TMA needs"""
     launcher, problem = of_columns(c), of(p)
-    if launcher is not OWN and not (launcher.has_tma(problem) and d.target.backend == "cuda"):
+    if launcher is not OWN and not launcher.has_tma(problem, d.target.backend):
         return c.BLOCK_SIZE_M > 0
     whole = all(extent(problem, part).depth * problem.weight_bytes % TMA_BYTES == 0 for part in PARTS)
     return ((c.W_BY_TMA if launcher is OWN else c.USE_TMA) == 0) | (d.target.facts.tma and whole)

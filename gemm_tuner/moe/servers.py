@@ -122,12 +122,12 @@ class Vllm(Server):
 
 class Sglang(Server):
     def axes(self, problem: MoeProblem, backend: str) -> Axes:
-        by_tma: Axes = {TMA: [0, 1]} if backend == "cuda" and self.has_tma(problem) else {}
+        by_tma: Axes = {TMA: [0, 1]} if self.has_tma(problem, backend) else {}
         return {**super().axes(problem, backend), **by_tma}
 
-    def has_tma(self, problem: MoeProblem) -> bool:
-        """Types that files which it ships have TMA for: its sorted rows of A bring no other scales along."""
-        return problem.scaling in ("none", "block")
+    def has_tma(self, problem: MoeProblem, backend: str) -> bool:
+        """On NVIDIA, types that files which it ships have TMA for: its sorted rows of A bring no other scales along."""
+        return backend == "cuda" and problem.scaling in ("none", "block")
 
     def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
         return block_k

@@ -47,8 +47,8 @@ def entries(path: Path) -> dict[str, dict[str, Any]]:
     return body
 
 
-def config_at(path: Path, problem: MoeProblem) -> PlainConfig:
-    """The configuration in a file for a problem. Raises UserError."""
+def config_at(path: Path, problem: MoeProblem, arch: str) -> PlainConfig:
+    """The configuration in a file for a problem. arch: of the GPU that launches it. Raises UserError."""
     body, where = entries(path), printable(path)
     try:
         key = nearest(body, problem.M)
@@ -56,7 +56,8 @@ def config_at(path: Path, problem: MoeProblem) -> PlainConfig:
         raise UserError(str(error), where=where) from error
     entry = {name: value for name, value in body[key].items() if name not in IGNORED}
     server, by_tma = SERVERS[problem.server], entry.pop(TMA, False)
-    if by_tma is not False and not (by_tma is True and server.has_tma(problem)):
+    has_tma = server.has_tma(problem, "hip" if arch.startswith("gfx") else "cuda")
+    if by_tma is not False and not (by_tma is True and has_tma):
         what = f"has {show(by_tma)} for {TMA} under {show(key)}, by which {problem.dtype} is not tuned here"
         raise UserError(what, where=where, accepted="entries without it", hint="leave --current out")
     fields = [name for name in (*FIELDS, *AMD_FIELDS) if name in entry]
@@ -66,6 +67,6 @@ def config_at(path: Path, problem: MoeProblem) -> PlainConfig:
         what = f"has {show(entry.get(wrong[0]))} for {wrong[0]} under {show(key)}"
         raise UserError(what, where=where, accepted=f"whole numbers for {', '.join(FIELDS)}")
     values = {name: int(entry[name]) for name in fields}
-    if server.has_tma(problem):  # for the up-projection; without a file of its own the other GEMM has the tile alone
+    if has_tma:  # for the up-projection; without a file of its own the other GEMM has the tile alone
         values |= {TMA: 1, OF_DOWN + TMA: 0} if by_tma else {TMA: 0}
     return PlainConfig(server.family, tuple(values.items()))

@@ -2,6 +2,7 @@
 
 PLAN is JSON: {"scripts": {family: file}, "work": [{"problem": {...}, "configs": {label: [family, name]}}, ...]}. Prints
 a line of JSON for each work: {"problem": key, "us": {label: median microseconds}} or {"problem": key, "fault": text}.
+Either has "left_out", {label: reason}: those whose script cannot be loaded, such as without its library.
 
 Each call is a CUDA graph between two events of the stream, after enough reads of a buffer larger than L2 that the host
 is ahead. The configurations of a work take turns.
@@ -38,21 +39,39 @@ def main(argv: Sequence[str]) -> int:
 
     exit_with_tuner()
     plan = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
-    scripts = {family: load_script(file) for family, file in plan["scripts"].items()}
+    scripts, absent = loaded(plan["scripts"])
     l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
     flush = LANGUAGE.support_calls(FLUSH_L2_TIMES * l2_bytes, "cuda")[FLUSH_SYMBOL]
     for work in plan["work"]:
         problem = problem_from_dict(work["problem"])
         assert isinstance(problem, MoeProblem)
+        left_out = {label: absent[family] for label, (family, _) in work["configs"].items() if family in absent}
+        configs = {label: one for label, one in work["configs"].items() if label not in left_out}
         found: dict[str, Any]
         try:
-            found = {"us": times_us(problem, scripts, work["configs"], flush)}
+            found = {"us": times_us(problem, scripts, configs, flush) if configs else {}}
         except Exception as error:
-            found = {"fault": f"{type(error).__name__}: {error}"[:300]}
-        print(json.dumps({"problem": problem.key, **found}), flush=True)
+            found = {"fault": said(error)}
+        print(json.dumps({"problem": problem.key, **found, "left_out": left_out}), flush=True)
         torch.cuda.synchronize()  # raises where the context is lost, for all works
         torch.cuda.empty_cache()
     return 0
+
+
+def loaded(files: Mapping[str, str]) -> tuple[dict[str, ModuleType], dict[str, str]]:
+    """(scripts by family, why others cannot be loaded). files: by family."""
+    scripts: dict[str, ModuleType] = {}
+    absent: dict[str, str] = {}
+    for family, file in files.items():
+        try:
+            scripts[family] = load_script(file)
+        except Exception as error:
+            absent[family] = said(error)
+    return scripts, absent
+
+
+def said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300]
 
 
 def times_us(

@@ -20,6 +20,7 @@ from gemm_tuner.core.workload import Launch
 from gemm_tuner.languages.cute.extra import MADE_WITH, why_absent
 from gemm_tuner.moe import (
     cute_arguments,
+    features,
     launch,
     launchers,
     model,
@@ -108,7 +109,7 @@ class MoeWorkload(PlainWorkload):
         if device.target.backend == "hip":
             unset = {"waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1}
             fields |= {name: unset[name] for name in server.axes(one, "hip") if name in unset}
-        elif server.has_tma(one):
+        elif server.has_tma(one, device.target.backend):
             fields[TMA] = 0
         return PlainConfig(server.family, tuple(fields.items()))
 
@@ -231,10 +232,7 @@ class MoeWorkload(PlainWorkload):
         return model.roofline_us(of(problem), device)
 
     def features(self, candidates: Any, problem: Problem, device: Device, families: Sequence[str]) -> Any:
-        """Axes, 0 where a family has none of the name, the predicted time, and of which family a candidate is."""
-        numbers = candidates.drop(columns="family").fillna(0).to_numpy(np.float64)
-        of_family = candidates["family"].to_numpy()[:, None] == np.array(list(families[1:]), dtype=object)
-        return np.concatenate([np.log2(np.maximum(numbers, 0.5)), of_family.astype(np.float64)], axis=1)
+        return features.features(candidates, families)
 
 
 def _least(size: int, block: int, limit: int) -> int:

@@ -16,7 +16,8 @@ from gemm_tuner.core.script import Script
 from gemm_tuner.languages import kernel_cache
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.run_log import RunLog
-from gemm_tuner.space.size_state import Named, SizeState, most_common
+from gemm_tuner.space.reasons import most_common
+from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import KERNELS_WANTED, Store
 

@@ -261,5 +261,5 @@ def recombined(state: SizeState) -> list[str]:
     made = workload_of(state.problem.kind).recombined(state.problem, screened) if screened else []
     new = [config for config in made if config.name not in state.kept]
     if new:
-        state.extend(pd.DataFrame([config.to_dict() for config in new]), new, [0.0] * len(new))
+        state.extend(pd.DataFrame([config.to_dict() for config in new]), new, [0.0] * len(new), searched=False)
     return [config.name for config in made]

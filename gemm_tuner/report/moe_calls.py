@@ -85,13 +85,15 @@ def timed(
     some: Sequence[Layer], templates: Path, device: Device, gpu: int, environ: Mapping[str, str],
     child: Sequence[str] = CHILD,
 ) -> tuple[Times, list[str]]:  # fmt: skip
-    """The times, and a line for each layer or server that has none. child: what a plan is appended to."""
+    """The times, and a line for each layer, server or label of it that has none. child: what a plan is appended
+    to."""
     times: Times = {}
     faults: list[str] = []
     variable = "CUDA_VISIBLE_DEVICES" if device.target.backend == "cuda" else "ROCR_VISIBLE_DEVICES"
     for signature in dict.fromkeys(one.problem.signature for one in some):
         mine = [one for one in some if one.problem.signature == signature]
         families = [config.family for one in mine for config in one.configs.values()]
+        of = f"whole calls of {mine[0].problem.server}"
         with tempfile.TemporaryDirectory(prefix="gemm_tuner_calls_") as folder:
             language = named((WORKLOAD.language, *WORKLOAD.other_languages(families)))
             cache = kernel_cache.folder(language.cache_name(templates), Path(folder))
@@ -109,12 +111,13 @@ def timed(
                 answer = json.loads(line)
             except ValueError:  # what ended the process cut it off
                 continue
-            if "us" in answer:
+            if answer.get("us"):
                 times[answer["problem"]] = answer["us"]
-            else:
+            if "fault" in answer:
                 faults.append(f"{answer['problem']}: {answer['fault']}")
-        faults += [f"whole calls of {mine[0].problem.server}: {ended}"] if ended else []
-    return times, faults
+            faults += [f"{of} without {label}: {why}" for label, why in answer.get("left_out", {}).items()]
+        faults += [f"{of}: {ended}"] if ended else []
+    return times, list(dict.fromkeys(faults))
 
 
 def write_plan(folder: Path, some: Sequence[Layer], templates: Path, device: Device) -> Path:
@@ -166,11 +169,11 @@ def report(
                 found, faults = timed(left, templates, device, gpu, environ, child)
         except gpu_lock.GpuInUse as error:
             found, faults = {}, [f"whole calls: {error.one_line()}"]
-        known |= {key: {"us": us, "configs": named[key]} for key, us in found.items()}
+        known |= {key: {"us": us, "configs": timed_of(named[key], us)} for key, us in found.items()}
         write_text_atomically(path_of(results_file), json.dumps(known, indent=1) + "\n")
         for line in faults:
             print_line(console, line, "red")
-    current = {key for key, names in named.items() if known.get(key, {}).get("configs") == names}
+    current = {key for key, names in named.items() if is_of(known.get(key, {}), names)}
     rows = [row_of(one.problem, known[one.problem.key]["us"]) for one in some if one.problem.key in current]
     if rows:
         titles = ("whole call", "M", *(f"{label} us" for label in LABELS), f"{DEFAULT}/\n{TUNED}")
@@ -182,6 +185,17 @@ def names_of(layer: Layer) -> dict[str, str]:
     names = {label: config.name for label, config in layer.configs.items()}
     files = [Path(path) for path in routing.files(layer.problem.routing)]
     return {**names, "routing": files_sha(files)} if files else names
+
+
+def timed_of(names: Mapping[str, str], us: Mapping[str, float]) -> dict[str, str]:
+    """``names_of`` without labels that have no time, so that these are timed by the next run that can."""
+    return {label: name for label, name in names.items() if label in us or label not in LABELS}
+
+
+def is_of(kept: Mapping[str, Any], names: Mapping[str, str]) -> bool:
+    """Whether what is kept of a layer is of these ``names_of`` it, but for labels without a time."""
+    configs: Mapping[str, str] = kept.get("configs", {})
+    return bool(configs) and configs.items() <= names.items()
 
 
 def row_of(problem: MoeProblem, us: Mapping[str, float]) -> list[str]:

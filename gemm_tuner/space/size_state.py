@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -17,6 +16,7 @@ from gemm_tuner.core.errors import FREE_SPACE, EnvironmentFault
 from gemm_tuner.core.records import CompileResult, Config, Problem, Status, Timing
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.space.prune import Pruned
+from gemm_tuner.space.reasons import most_common
 
 COLUMNS = (
     "status", "rule", "predicted_us", "screen_us", "screen_min_us", "screen_samples", "finals_us", "finals_min_us",
@@ -24,7 +24,6 @@ COLUMNS = (
 )  # fmt: skip
 TEXT_COLUMNS = ("status", "rule", "message")
 SAME_CODE_AS = "same code as "
-MOST_OF_A_REASON = 300  # characters
 FOUND_WRONG = (Status.WRONG, Status.UNSTABLE)
 
 
@@ -37,6 +36,7 @@ class SizeState:
     predicted_us: model time of each kept configuration, microseconds, by name; never reported as measured.
     rows:         results by name: ``status``, ``message`` and other keys of COLUMNS.
     given:        names of configurations that the user gave; heuristics do not apply to them.
+    unsearched:   names of configurations that were made of what a search found, and are no candidates of it.
     """
 
     problem: Problem
@@ -46,6 +46,7 @@ class SizeState:
     predicted_us: dict[str, float]
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     given: set[str] = field(default_factory=set)
+    unsearched: set[str] = field(default_factory=set)
 
     def record(self, name: str, status: Status, message: str = "", **numbers: Any) -> None:
         """Sets the status of a kept configuration, replacing an earlier one. numbers: values of other COLUMNS."""
@@ -117,10 +118,13 @@ class SizeState:
         can_win = workload_of(self.problem.kind).can_win
         return {name: config for name, config in self.kept.items() if can_win(self.problem, config)}
 
-    def extend(self, configs: pd.DataFrame, found: Sequence[Config], predicted_us: Sequence[float]) -> None:
-        """Adds configurations of servers' own kernels, which are not part of the space.
+    def extend(
+        self, configs: pd.DataFrame, found: Sequence[Config], predicted_us: Sequence[float], *, searched: bool = True
+    ) -> None:
+        """Adds configurations that are not part of the space, such as those of servers' own kernels.
 
-        configs, found: the same configurations, as rows and as records. predicted_us: their model times.
+        configs, found: the same configurations, as rows and as records. predicted_us: their model times. searched:
+        whether they are candidates of a search.
         """
         places = np.arange(len(self.configs), len(self.configs) + len(configs))
         self.configs = pd.concat([self.configs, configs], ignore_index=True)
@@ -128,6 +132,8 @@ class SizeState:
         for config, us in zip(found, predicted_us, strict=True):
             self.kept[config.name] = config
             self.predicted_us[config.name] = us
+        if not searched:
+            self.unsearched.update(config.name for config in found)
 
     def ended(self, name: str) -> bool:
         """Whether a configuration has a status."""
@@ -178,11 +184,17 @@ class SizeState:
         return frozenset(name for name, row in self.rows.items() if "status" in row and "screen_us" not in row)
 
     def candidates(self) -> pd.DataFrame:
-        """The kept configurations for a search: one row each, with fields and predicted_us, indexed by name."""
+        """The kept configurations for a search: one row each, with fields and predicted_us, indexed by name. The same
+        with and without ``unsearched``, so that a run that goes on asks for what it asked for before."""
         frame = self.configs.iloc[self.pruned.kept].copy()
         frame.index = pd.Index(list(self.kept), name="name")
         frame["predicted_us"] = [self.predicted_us[name] for name in self.kept]
-        return frame
+        if not self.unsearched:
+            return frame
+        mine = frame.index.isin(self.unsearched)
+        others = np.delete(np.arange(len(self.configs)), self.pruned.kept[mine])
+        has_axis = self.configs.iloc[others].notna().any()  # else a column is an axis of the unsearched alone
+        return frame.loc[~mine, [*self.configs.columns[has_axis], "predicted_us"]]
 
     def fastest(self, count: int, among: Collection[str] | None = None) -> list[str]:
         """The ``count`` fastest fully screened names, fastest first; one name per machine code.
@@ -270,24 +282,6 @@ class SizeState:
             partial.unlink(missing_ok=True)
             raise EnvironmentFault(f"cannot be written: {error.strerror}", where=str(path), hint=FREE_SPACE) from error
         return path
-
-
-def most_common(messages: Iterable[str]) -> tuple[int, str]:
-    """(how often the most frequent message is there, ignoring differences in numbers; one line of it). (0, "") without
-    any message."""
-    said: dict[str, list[str]] = {}
-    for text in filter(None, messages):
-        said.setdefault(re.sub("[0-9]+", "0", text), []).append(text)
-    most = max(said.values(), key=len, default=[])
-    return len(most), _brief(most[0]) if most else ""
-
-
-def _brief(message: str) -> str:
-    """One line of a message. Of several lines the last one that is more than a caret, because Triton prints the source
-    first; without the name of the exception."""
-    lines = [line.strip() for line in message.splitlines() if line.strip(" ^\t")] or [message.strip()]
-    name, colon, _ = lines[0].partition(":")
-    return (f"{name}{colon} {lines[-1]}" if len(lines) > 1 else lines[0])[:MOST_OF_A_REASON]
 
 
 # Names of configurations for each of several sizes.

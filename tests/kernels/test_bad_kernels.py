@@ -14,8 +14,7 @@ from fault_runs import ROOT
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_UNVERIFIED
 from gemm_tuner.cute.problem import problem_of
 from gemm_tuner.kernels import kernel_spec_file, reference_trial
-from gemm_tuner.space.reasons import reason_lines
-from gemm_tuner.space.size_state import most_common
+from gemm_tuner.space.reasons import most_common, reason_lines
 
 EXAMPLE = ROOT / "examples" / "kernels"
 SMALL = {"cases": {"rows": [5, 6], "cols": 37, "dtype": "fp16"}, "params": {"ROWS": [1, 2], "num_warps": [1]}}

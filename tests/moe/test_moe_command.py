@@ -17,7 +17,7 @@ from gemm_tuner.cli.commands import moe
 from gemm_tuner.consumers.moe import fault_of_name
 from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.moe.problem import MoeProblem
-from gemm_tuner.moe.servers import GRID
+from gemm_tuner.moe.servers import GRID, entry
 from gemm_tuner.moe.workload import WORKLOAD
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "moe"
@@ -272,6 +272,17 @@ def test_a_tuned_file_of_another_layer_is_refused(tmp_path: Path, capsys: pytest
         (tmp_path / name).write_text(body)
         assert main.main(["moe", *words, "--current", str(tmp_path / name)]) == 0
         capsys.readouterr()
+
+
+def test_a_tuned_file_is_read_for_the_gpu_that_is_tuned_for(tmp_path: Path) -> None:
+    """So that an entry is, without TMA, a configuration of the space."""
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"16": dict(entry(16, 64, 64, 1, 4, 2))}))
+    for arch, fields in (("gfx942", {}), ("sm_90", {"USE_TMA": 0})):
+        words = (*FLAGS, "--m", "16", "--serve", "sglang", "--dry_run", "--current", str(path), "--arch", arch)
+        arguments = commands.build_parser("moe").parse(words)
+        (config,) = moe.current(arguments, moe.problems(arguments)).values()
+        assert config.to_dict() == {"family": "sglang_moe", **entry(16, 64, 64, 1, 4, 2), **fields}
 
 
 def test_sglangs_file_names_tell_scales_per_channel_and_the_down_gemm(kernel: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ from tuning import StandInGpu, restarted, session, state_of
 
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.kernels.taken import TakenKernel
+from gemm_tuner.launch.plan import FINALS, SCREEN, Plan
 from gemm_tuner.moe import pairs
 from gemm_tuner.moe.launch import DOWN, UP, part_config
 from gemm_tuner.moe.problem import MoeProblem
@@ -38,9 +42,8 @@ def test_a_pair_has_one_block_of_rows_and_the_least_sum() -> None:
     assert list(pairs.best("sglang_moe", [(A, (1.0,)), (B, ())])) == []
 
 
-def tuned(made: Session, gpu: StandInGpu) -> Tuning:
+def tuned(made: Session, gpu: StandInGpu, configs: Any = CONFIGS) -> Tuning:
     layer: Any = LAYER
-    configs: Any = CONFIGS
     run = Tuning(made, [state_of(layer, configs)], (gpu,))
     run.run()
     return run
@@ -62,6 +65,45 @@ def test_the_best_pair_wins_the_finals_and_is_finished_again(tmp_path: Path, mon
     assert again.results.choices[LAYER].config == best
     assert idle.plans == []
     run.states[0].assert_complete()
+
+
+@pytest.mark.parametrize(("stage", "of_stage"), [(FINALS, 0), (SCREEN, 1)])
+def test_a_killed_search_goes_on_without_the_pairs(
+    stage: str, of_stage: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in its finals it asks for nothing more, and in its second round for the rest of that: pairs that a
+    restart makes of the screening before it are no candidates of the search."""
+    monkeypatch.chdir(tmp_path)
+    tiles = product((16, 32, 64), (32, 64, 128), (64,), (1, 16, 32), (4,), (2, 3, 4))
+    configs: Any = [PlainConfig("sglang_moe", (*entry(*tile).items(), ("USE_TMA", 0))) for tile in tiles]
+    dice = random.Random(0)
+    kernels = {one.name: (dice.uniform(20, 40), dice.uniform(20, 40)) for one in configs}
+    us = {name: sum(of_kernels) for name, of_kernels in kernels.items()}
+    layer: Any = LAYER
+
+    whole = StandInGpu(us=us, kernels=kernels)
+    (kept,) = (one.kept for one in tuned(session(tmp_path, layer, compile_stage=False), whole, configs).states)
+    best = next(one for one in kept.values() if "down_" in one.name)
+    us[best.name] = 26.0
+
+    def dies(plan: Plan) -> None:
+        if plan.stage == stage and [one.stage for one in killed.plans].count(stage) > of_stage:
+            raise OSError("killed")
+
+    killed = StandInGpu(us=us, kernels=kernels, before=dies)
+    made = session(tmp_path, layer, compile_stage=False)
+    with pytest.raises(OSError, match="killed"):
+        tuned(made, killed, configs)
+    done = screened(killed.plans if stage == FINALS else killed.plans[:-1])
+    second, again = StandInGpu(us=us, kernels=kernels), restarted(made)
+    run = tuned(again, second, configs)
+    assert done and done + screened(second.plans) == screened(whole.plans)
+    assert again.results.choices[LAYER].config == best
+    run.states[0].assert_complete()
+
+
+def screened(plans: Sequence[Plan]) -> list[str]:
+    return [name for plan in plans if plan.stage == SCREEN for work in plan.work for _, name in work.entries]
 
 
 def test_a_server_with_one_file_gets_no_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

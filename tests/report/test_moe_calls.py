@@ -23,7 +23,7 @@ from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.device import Machine
-from gemm_tuner.moe import kernel_source
+from gemm_tuner.moe import kernel_source, whole_call_process
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import entry
 from gemm_tuner.report import moe_calls
@@ -38,7 +38,7 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.languages.scripts import load_script
-with open(sys.argv[3]) as stream:
+with open(sys.argv[-1]) as stream:
     plan = json.load(stream)
 configs = {family: load_script(file).CONFIGS for family, file in plan["scripts"].items()}
 for at, work in enumerate(plan["work"]):
@@ -46,7 +46,8 @@ for at, work in enumerate(plan["work"]):
         sys.exit("the context is lost")
     us = {label: 10.0 * configs[family][name]["BLOCK_SIZE_N"] for label, (family, name) in work["configs"].items()}
     answer = {"fault": "does not fit"} if work["problem"]["M"] == 1 else {"us": us}
-    print(json.dumps({"problem": problem_from_dict(work["problem"]).key, **answer}))
+    left_out = {label: "no library" for label in sys.argv[3:-1] if us.pop(label, None)}
+    print(json.dumps({"problem": problem_from_dict(work["problem"]).key, **answer, "left_out": left_out}))
 """
 
 
@@ -88,18 +89,18 @@ def asked(file: Path) -> list[MoeProblem]:
     return [replace(one, kernel=kernel) for one in found if isinstance(one, MoeProblem)]
 
 
-def child(folder: Path, ends_after: int = 9) -> tuple[str, ...]:
+def child(folder: Path, ends_after: int = 9, *without: str) -> tuple[str, ...]:
     """The stand-in says keys as the real one does."""
     path = folder / "child.py"
     path.write_text(CHILD)
-    return sys.executable, str(path), str(ROOT), str(ends_after)
+    return sys.executable, str(path), str(ROOT), str(ends_after), *without
 
 
-def said(file: Path, current: dict[Problem, Config], ends_after: int = 9) -> str:
+def said(file: Path, current: dict[Problem, Config], ends_after: int = 9, *without: str) -> str:
     some = moe_calls.layers(file, asked(file), current, H200)
     out = io.StringIO()
     console = Console(file=out, width=200)
-    moe_calls.report(file, some, TEMPLATES, H200, 0, {}, console, console, child(file.parent, ends_after))
+    moe_calls.report(file, some, TEMPLATES, H200, 0, {}, console, console, child(file.parent, ends_after, *without))
     return out.getvalue()
 
 
@@ -175,6 +176,28 @@ def test_layers_whose_winners_are_in_two_languages_have_a_script_of_each(here: N
     times, faults = moe_calls.timed(layers, TEMPLATES, H200, 0, {}, child(tmp_path))
     assert faults == []
     assert times == {layer.key: {"tuned": 320.0}, layer.at(64).key: {"tuned": 960.0}}
+
+
+def test_a_label_whose_script_cannot_be_loaded_costs_the_others_nothing(here: None, file: Path) -> None:
+    """It is said once, and timed by the next run that can."""
+    sixteen = next(one for one in asked(file) if one.M == 16)
+    text = said(file, {}, 9, "default")
+    assert text.count("without default: no library") == 1 and "320.00" in text and "640.00" not in text
+    assert moe_calls.read(file)[sixteen.key]["us"] == {"tuned": 320.0}
+    again = said(file, {})
+    assert "3 layers" in again and "640.00" in again
+    current = PlainConfig("vllm_moe", tuple(entry(16, 128, 64, 1, 4, 3).items()))
+    nothing = said(file, {sixteen: current}, 9, *moe_calls.LABELS)
+    assert moe_calls.read(file)[sixteen.key]["us"]["default"] == 640.0 and "without current" in nothing
+
+
+def test_the_process_loads_what_it_can(tmp_path: Path) -> None:
+    (tmp_path / "here.py").write_text("CONFIGS = {}")
+    (tmp_path / "absent.py").write_text("import a_library_that_is_not_here")
+    files = {"absent": str(tmp_path / "absent.py"), "here": str(tmp_path / "here.py")}
+    scripts, absent = whole_call_process.loaded(files)
+    assert scripts["here"].CONFIGS == {} and list(absent) == ["absent"]
+    assert "a_library_that_is_not_here" in absent["absent"]
 
 
 def test_only_measured_rows_are_timed(file: Path) -> None:

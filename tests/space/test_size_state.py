@@ -11,6 +11,7 @@ from rule_cases import thin_space
 from samples import device, problem
 from tuning import open_ledger
 
+from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import CompileResult, Status, Timing
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.space import space
@@ -149,6 +150,15 @@ def test_a_configuration_from_elsewhere_is_admitted_once(state: SizeState) -> No
     assert space.configs_of(candidates) == list(state.kept.values())
     finished(state)
     state.assert_complete()
+
+
+def test_what_a_search_led_to_is_no_candidate_of_it(state: SizeState) -> None:
+    """Nor are the axes that it alone has."""
+    before, name = state.candidates(), next(iter(state.kept))
+    made = PlainConfig.from_dict({**state.kept[name].to_dict(), "down_BLOCK_SIZE_N": 64})
+    state.extend(pd.DataFrame([made.to_dict()]), [made], [0.0], searched=False)
+    pd.testing.assert_frame_equal(state.candidates(), before)
+    assert made.name in state.kept and state.may_run(made.name)
 
 
 def test_what_a_search_learns_from(state: SizeState) -> None:

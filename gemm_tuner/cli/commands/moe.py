@@ -23,6 +23,7 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.size_sources import collect
 from gemm_tuner.gemm.size_sources.found import CollectOptions
+from gemm_tuner.measure import device as devices
 from gemm_tuner.moe import kernel_source, problem, tuned_file
 from gemm_tuner.moe.cute import CUTE
 from gemm_tuner.moe.model_config import Layer
@@ -133,7 +134,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.cli.main import run
 
     dense, found = dense_sizes(arguments), problems(arguments)
-    older = current(arguments.current, found)
+    older = current(arguments, found)
     arguments.serve, arguments.kernel_from = [], []  # of dense GEMMs from here on
     statuses = []
     if dense:
@@ -211,9 +212,10 @@ def in_size_file(arguments: argparse.Namespace) -> list[MoeProblem]:
     return found
 
 
-def current(paths: list[Path], found: list[MoeProblem]) -> dict[Problem, Config]:
+def current(arguments: argparse.Namespace, found: list[MoeProblem]) -> dict[Problem, Config]:
     """The configurations that the servers' files give for each problem: the entry of the nearest M. Raises
     UserError."""
+    paths: list[Path] = arguments.current
     if paths and any(one.server == NAME for one in found):
         accepted = "it beside --kernel_from or --serve, which say the server"
         raise UserError("is a server's tuned file, and no server is given", where="--current", accepted=accepted)
@@ -224,9 +226,23 @@ def current(paths: list[Path], found: list[MoeProblem]) -> dict[Problem, Config]
         if one.server in by_server and (fault := fault_of_name(by_server[one.server].name, one)):
             accepted = f"the file of {one.shape.rpartition(' M=')[0]}, {one.dtype}"
             raise UserError(fault, where=f"--current {by_server[one.server]}", accepted=accepted)
-    return {
-        one: tuned_file.config_at(by_server[one.server], one) for one in found if one.server in by_server
-    }  # fmt: skip
+    of_files = [one for one in found if one.server in by_server]
+    # Only there it matters, and to look at the GPUs takes seconds.
+    by_tma = any(SERVERS[one.server].has_tma(one, "cuda") for one in of_files)
+    arch = arch_of(arguments) if by_tma else ""
+    return {one: tuned_file.config_at(by_server[one.server], one, arch) for one in of_files}
+
+
+def arch_of(arguments: argparse.Namespace) -> str:
+    """Of --arch, of the recording that is played back, or of this machine's GPUs; the default without any. Raises
+    UserError and EnvironmentFault."""
+    from gemm_tuner.measure import replay
+
+    if arguments.arch or arguments.cluster:
+        return arguments.arch or devices.DEFAULT_ARCH
+    is_replay = arguments.profiler == options.REPLAY
+    gpus = (replay.load(arguments.replay).machine if is_replay else devices.look()).gpus
+    return str(gpus[0]["arch"]) if gpus else devices.DEFAULT_ARCH
 
 
 def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
