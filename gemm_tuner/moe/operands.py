@@ -266,11 +266,24 @@ def _count(shape: tuple[int, ...]) -> int:
     return found
 
 
-def bytes_of(problem: MoeProblem) -> int:
+def bytes_of(problem: MoeProblem, backend: str) -> int:
     """Device memory for the operands, including one expert's weights in fp32 during their creation."""
-    total = 0
+    total = sorted_bytes(problem, backend)
     for part in (UP, DOWN):
         of = extent(problem, part)
         total += int(problem.E * of.columns * of.depth * problem.weight_bytes) + 4 * of.columns * of.depth
         total += 6 * of.rows_a * of.depth + 2 * problem.rows * of.columns
     return total
+
+
+def sorted_bytes(problem: MoeProblem, backend: str) -> int:
+    """Of the tensors of configurations with TMA: for each draw and BLOCK_SIZE_M of the space the second GEMM's A with
+    its scales, and the largest C of the first one."""
+    server = of_problem(problem)
+    if not server.has_tma(problem, backend):
+        return 0
+    of, a_scale = extent(problem, DOWN), scale_shapes(problem, DOWN).get("a", (0, 0))
+    row_bytes = of.depth * (1 if problem.dtype == "fp8_w8a8" else 2) + 4 * a_scale[1]
+    rows = [placed_rows(problem, block_m) for block_m in server.axes(problem, backend)["BLOCK_SIZE_M"]]
+    draws = len(problem.routing) * problem.seeds
+    return draws * sum(rows) * row_bytes + max(rows) * 2 * extent(problem, UP).columns

@@ -165,7 +165,8 @@ class MoeWorkload(PlainWorkload):
             return
         import torch
 
-        free, needed = torch.cuda.mem_get_info()[0], operands.bytes_of(of(problem))
+        backend = "hip" if torch.version.hip else "cuda"
+        free, needed = torch.cuda.mem_get_info()[0], operands.bytes_of(of(problem), backend)
         if needed > free:
             raise MemoryError(f"the operands take {needed >> 20} MiB, {free >> 20} MiB are free")
 

@@ -82,6 +82,20 @@ def test_blanks_are_as_large_as_the_tensors() -> None:
                 assert count == (None if tensor is None else tensor.numel()), (part, name)
 
 
+def test_rows_that_are_sorted_for_tma_count_as_memory() -> None:
+    """As many bytes as the tensors have once every BLOCK_SIZE_M of the space was launched on every draw."""
+    for layer in (LAYER, replace(LAYER, N=64, K=64, dtype="fp8_w8a8", scaling="block", block_shape=(32, 32))):
+        layer = replace(layer, server="sglang")
+        sets = operands.make(layer, 0, "cpu")
+        for one, block_m in itertools.product(sets, SERVERS["sglang"].axes(layer, "cuda")["BLOCK_SIZE_M"]):
+            one.of_config({"BLOCK_SIZE_M": block_m, "USE_TMA": 1})
+        placed = [tensor for one in sets for pair in one.placed.values() for tensor in pair if tensor is not None]
+        counted = operands.bytes_of(layer, "cuda") - operands.bytes_of(layer, "hip")
+        assert counted == sum(one.numel() * one.element_size() for one in (*placed, *sets[0].results.values())) > 0
+        int8 = replace(layer, dtype="int8_w8a16", scaling="channel", block_shape=(0, 0))
+        assert operands.bytes_of(int8, "cuda") == operands.bytes_of(int8, "hip")
+
+
 def test_sglangs_launch_is_as_served() -> None:
     """Its alignment has room for one expert more, in fours, and from sm_90 on its kernels wait for earlier ones."""
     layer = replace(LAYER, server="sglang", M=40)
