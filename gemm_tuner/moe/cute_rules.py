@@ -10,8 +10,8 @@ from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.gemm.families import gemm_cute
 from gemm_tuner.moe.cute import CUTE
 from gemm_tuner.moe.launch import PARTS, extent
-from gemm_tuner.moe.launchers import of_columns
 from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.rule_of import rule_of
 
 TMA_ELEMENTS = 8  # 16 bytes
 # Most columns of a tile whose two halves warp groups take in turns, by its rows; 0 for no such tile.
@@ -20,39 +20,34 @@ PINGPONG_COLUMNS = {64: 256, 128: 208, 192: 128, 256: 0}
 MOST_SUMS, MOST_SUMS_OF_THREE = 208, 128
 
 
+@rule_of(CUTE)
 def orders_alike_along_n(c: Any, p: Problem, d: Device) -> Any:
     """no more tiles along N than a smaller GROUP_SIZE_M takes in one group: the same order of an expert's tiles"""
-    if of_columns(c) is not CUTE:
-        return c.BLOCK_SIZE_M > 0
     assert isinstance(p, MoeProblem)
     values = np.unique(c.GROUP_SIZE_M)
     smaller = np.concatenate([[0], values])[np.searchsorted(values, c.GROUP_SIZE_M)]
     return -(-max(extent(p, part).columns for part in PARTS) // c.BLOCK_SIZE_N) > smaller
 
 
+@rule_of(CUTE)
 def tile_of_the_class(c: Any, p: Problem, d: Device) -> Any:
     """the library's class has no such tile"""
-    if of_columns(c) is not CUTE:
-        return c.BLOCK_SIZE_M > 0
     most: Any = 0
     for rows, columns in PINGPONG_COLUMNS.items():
         most = np.where(rows == c.BLOCK_SIZE_M, columns, most)
     return (c.PINGPONG == 0) | (most >= c.BLOCK_SIZE_N)
 
 
+@rule_of(CUTE)
 def sums_fit_the_registers(c: Any, p: Problem, d: Device) -> Any:
     """a thread's share of the tile exceeds its registers"""
-    if of_columns(c) is not CUTE:
-        return c.BLOCK_SIZE_M > 0
     three = gemm_cute.warp_groups(c) == 3
     return gemm_cute.accumulators(c) <= np.where(three, MOST_SUMS_OF_THREE, MOST_SUMS)
 
 
+@rule_of(CUTE)
 def rows_of_whole_16_bytes(c: Any, p: Problem, d: Device) -> Any:
     """a row of weights, or of a result, is no multiple of 16 bytes, which TMA needs"""
-    if of_columns(c) is not CUTE:
-        return c.BLOCK_SIZE_M > 0
     assert isinstance(p, MoeProblem)
     found = [extent(p, part) for part in PARTS]
-    whole = all(one.columns % TMA_ELEMENTS == 0 and one.depth % TMA_ELEMENTS == 0 for one in found)
-    return (c.BLOCK_SIZE_M > 0) & whole
+    return all(one.columns % TMA_ELEMENTS == 0 and one.depth % TMA_ELEMENTS == 0 for one in found)

@@ -232,7 +232,7 @@ def check(problem: MoeProblem, where: str) -> None:
         raise UserError(what, where=where, accepted="--global_experts above --E")
     if problem.topk > problem.routed_E:
         what = f"topk {problem.topk} is more than {problem.routed_E} experts"
-        raise UserError(what, where=where, accepted="topk up to E")
+        raise UserError(what, where=where, accepted=f"topk up to {'--global_experts' if problem.global_E else 'E'}")
     if problem.scaling not in SCALINGS_OF[problem.dtype]:
         accepted = f"scaling {' or '.join(SCALINGS_OF[problem.dtype])}"
         raise UserError(f"{problem.dtype} has no scaling {problem.scaling}", where=where, accepted=accepted)

@@ -12,13 +12,15 @@ from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.moe import cute_rules, model, routing
 from gemm_tuner.moe.cute import CUTE
 from gemm_tuner.moe.launch import PARTS, extent
-from gemm_tuner.moe.launchers import competing, of_columns, of_problem
+from gemm_tuner.moe.launchers import LAUNCHERS, competing, of_columns, of_problem
 from gemm_tuner.moe.own import OWN
 from gemm_tuner.moe.problem import INTEGERS, SIXTEEN_BIT, MoeProblem
+from gemm_tuner.moe.rule_of import rule_of
 from gemm_tuner.space.rule import next_power_of_2
 
 LEAST_BLOCK_M = 16
 TMA_BYTES = 16
+IN_TRITON = tuple(one for one in LAUNCHERS.values() if one is not CUTE)
 BIG = 2048  # least extent of both dimensions for a GEMM that counts as large in ROCm's tuner
 
 
@@ -51,21 +53,19 @@ def launches_another_kernel(c: Any, p: Problem, d: Device) -> Any:
     return launched == c.BLOCK_SIZE_K
 
 
+@rule_of(*IN_TRITON)
 def orders_alike(c: Any, p: Problem, d: Device) -> Any:
     """no more blocks along M than a smaller GROUP_SIZE_M takes in one group: the same order of tiles"""
     launcher, problem = of_columns(c), of(p)
-    if launcher is CUTE:
-        return c.BLOCK_SIZE_M > 0
     smaller = _next_smaller(c.GROUP_SIZE_M)
     blocks = _per_value(c.BLOCK_SIZE_M, lambda block: -(-launcher.ids_read(problem, block) // block))
     return (c.GROUP_SIZE_M == 1) | (smaller == 1) | (blocks > smaller)
 
 
+@rule_of(*IN_TRITON)  # the library in CuTe DSL takes as many stages as fit
 def shared_memory_fits(c: Any, p: Problem, d: Device) -> Any:
     """the tiles of a stage less than num_stages alone exceed the shared memory"""
     problem = of(p)
-    if of_columns(c) is CUTE:  # the library takes as many stages as fit
-        return c.BLOCK_SIZE_M > 0
     block_k = of_columns(c).launched_k(problem, c.BLOCK_SIZE_K)
     a_bytes = c.BLOCK_SIZE_M * block_k * (1 if problem.dtype == "fp8_w8a8" else 2)
     w_bytes = c.BLOCK_SIZE_N * block_k * problem.weight_bytes
@@ -95,10 +95,9 @@ def groups_of_one(c: Any, p: Problem, d: Device) -> Any:
     return (c.GROUP_SIZE_M == 1) | (_most_rows(of(p)) > c.BLOCK_SIZE_M)
 
 
+@rule_of(OWN)
 def computes_several_tiles(c: Any, p: Problem, d: Device) -> Any:
     """no more tiles in either GEMM than PROGRAMS_PER_SM on every SM: the same as a program for each tile"""
-    if of_columns(c) is not OWN:
-        return c.BLOCK_SIZE_M > 0
     rows = _per_value(c.BLOCK_SIZE_M, lambda block: -(-OWN.ids_read(of(p), block) // block))
     most = rows * -(-max(extent(of(p), part).columns for part in PARTS) // c.BLOCK_SIZE_N)
     return (c.PROGRAMS_PER_SM == 0) | (most > c.PROGRAMS_PER_SM * d.num_sms)
@@ -113,18 +112,16 @@ def tma_can_load(c: Any, p: Problem, d: Device) -> Any:
     return ((c.W_BY_TMA if launcher is OWN else c.USE_TMA) == 0) | (d.target.facts.tma and whole)
 
 
+@rule_of(OWN)
 def rows_fill_an_instruction(c: Any, p: Problem, d: Device) -> Any:
     """no matrix instruction has fewer than 16 rows; the transposed product has BLOCK_SIZE_M as its columns"""
-    if of_columns(c) is not OWN:
-        return c.BLOCK_SIZE_M > 0
     return (c.BLOCK_SIZE_M >= LEAST_BLOCK_M) | (c.SWAP_AB == 1)
 
 
+@rule_of(OWN)
 def swaps_for_warp_groups(c: Any, p: Problem, d: Device) -> Any:
     """the transposed product pays where its BLOCK_SIZE_N fills the 64 rows of a warp group's instruction, and
     BLOCK_SIZE_M would not, or weights are integers, which then go from registers into it"""
-    if of_columns(c) is not OWN:
-        return c.BLOCK_SIZE_M > 0
     pays = (c.BLOCK_SIZE_M < model.LEAST_ROWS) | (of(p).dtype in INTEGERS)
     fills = pays & (c.BLOCK_SIZE_N >= model.LEAST_ROWS)
     return (c.SWAP_AB == 0) | (fills & d.target.facts.by_warp_groups)

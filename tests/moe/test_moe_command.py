@@ -167,6 +167,7 @@ def test_a_dry_run_shows_the_funnel(capsys: pytest.CaptureFixture[str]) -> None:
         (("--from", str(DATA / "gpt_oss_120b.json")), "mxfp4"),
         (("--from", "no_such_config.json"), "no_such_config.json"),
         (("--E", "4", "--N", "64", "--K", "128", "--topk", "5"), "topk 5"),
+        ((*FLAGS[:-2], "--global_experts", "16", "--topk", "17"), "--global_experts"),
         ((*FLAGS, "--activation", "sine"), "sine"),
         ((*FLAGS, "--routing", "skewed"), "zipf:1.0"),
         ((*FLAGS, "--dtype", "int4_w4a16"), "--group_size"),
