@@ -66,9 +66,7 @@ def worth_ahead(size: SizeView, likely: Sequence[str], count: int, target: Targe
 
 
 def dear(size: SizeView, names: Collection[str], target: Target) -> list[str]:
-    """Those names whose kernels take DEAR times as long to compile as the size's cheapest, or longer."""
+    """Those names whose kernels take more than DEAR times as long to compile as the size's cheapest."""
     _, seconds = work_of(size, target)
-    if not len(seconds) or seconds.max() < DEAR * seconds.min():
-        return []
-    far = set(size.candidates.index[seconds >= DEAR * seconds.min()])
+    far = set(size.candidates.index[seconds > DEAR * seconds.min(initial=np.inf)])
     return [name for name in names if name in far]
