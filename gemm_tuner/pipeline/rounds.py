@@ -209,7 +209,7 @@ class Rounds:
         time remains. A configuration without a timing is MISSING_IN_TRACE, or, with a budget, was not reached in time.
         Raises KeyboardInterrupt if the run is to end.
         """
-        self._choice.end()  # it reads the states
+        self._choice.wait()  # it reads the states
         by_problem = {state.problem: state for state in self.states}
         for (problem, _), timing in screened.timings.items():  # including those of a GPU that failed afterwards
             by_problem[problem].record_timing(timing, SCREEN)
@@ -225,6 +225,7 @@ class Rounds:
             for state, names in remaining(screened.compiled):
                 for name in names if state.problem not in moved else ():  # sizes that moved are proposed again
                     state.record(name, Status.MISSING_IN_TRACE, "the launcher ended without it")
+        self._choice.end()
         self.log.passed("learn from the screening")
 
     @property

@@ -27,10 +27,14 @@ class Background:
         except BaseException as error:  # raised again by ``end``
             self._error = error
 
-    def end(self) -> None:
-        """Waits until what was begun has ended. Raises what it raised."""
+    def wait(self) -> None:
+        """Waits until what was begun has ended, whatever came of it."""
         if self._thread is not None:
             self._thread.join()
+
+    def end(self) -> None:
+        """Waits until what was begun has ended. Raises what it raised."""
+        self.wait()
         error, self._thread, self._error = self._error, None, None
         if error is not None:
             raise error

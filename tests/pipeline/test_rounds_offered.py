@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from round_batches import CONFIGS, NAMES, ONE, TWO, Batch, CompilesAll, CompilesSome, asked, clocked, named, statuses
+from round_batches import (
+    CONFIGS,
+    NAMES,
+    ONE,
+    TWO,
+    Batch,
+    CompilesAll,
+    CompilesSome,
+    Stubborn,
+    asked,
+    clocked,
+    named,
+    statuses,
+)
 from samples import problem
 from tuning import StandInGpu, limit, state_of
 
+from gemm_tuner.core.records import Device
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.pipeline.round_parts import view_of
-from gemm_tuner.search import make_search
+from gemm_tuner.search import Proposals, Requested, SizeView, make_search
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
@@ -126,6 +141,20 @@ def test_each_part_of_a_round_has_a_size_for_every_gpu(
     assert [len(gpu.plans) for gpu in there] == [sizes // gpus] * gpus
     counts = [len({work.problem for plan in gpu.plans for work in plan.work}) for gpu in there]
     assert sum(counts) == sizes and max(counts) - min(counts) <= 1
+
+
+def test_what_was_timed_is_kept_where_the_choice_of_what_to_offer_fails(tmp_path: Path) -> None:
+    class Broken(Stubborn):
+        def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
+            return {ONE: NAMES[:2]}
+
+        def likely_next(self, sizes: Sequence[SizeView], device: Device, requested: Requested, count: int) -> Proposals:
+            raise ZeroDivisionError
+
+    batch = Batch(tmp_path, search=Broken())
+    with pytest.raises(ZeroDivisionError):
+        batch.run(CompilesAll(clocked(batch.session)))
+    assert statuses(batch.states[0]) == dict.fromkeys(NAMES[:2], "ok")
 
 
 def test_what_a_round_asks_for_is_not_offered_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,5 +32,6 @@ def test_an_error_is_raised_once() -> None:
         background.end()
     background.end()
     background.begin(lambda: [][0])
+    background.wait()
     with pytest.raises(IndexError):
         background.begin(lambda: None)
