@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -72,16 +73,16 @@ def frame(families: Mapping[str, Mapping[str, tuple[int, ...]]]) -> pd.DataFrame
     import numpy as np
     import pandas as pd  # both slow to import; processes that compile or launch do not need them
 
-    parts = []
+    parts: dict[str, list[npt.NDArray[Any]]] = {field: [] for field in CONFIG_FIELDS}
     for family, axes in families.items():
-        grid = np.meshgrid(*(np.array(values, dtype=np.int64) for values in axes.values()), indexing="ij")
-        part = pd.DataFrame({axis: column.ravel() for axis, column in zip(axes, grid, strict=True)})
-        for axis in AMD_AXES:
-            if axis not in axes:
-                part[axis] = np.int64(0)
-        part.insert(0, "family", family)
-        parts.append(part[list(CONFIG_FIELDS)])
-    return pd.concat(parts, ignore_index=True)
+        spans = (np.array(values, dtype=np.int64) for values in axes.values())
+        grid = dict(zip(axes, np.meshgrid(*spans, indexing="ij", copy=False), strict=True))
+        count = math.prod(map(len, axes.values()))
+        absent = {"family": np.full(count, family, dtype=object), **dict.fromkeys(AMD_AXES, np.zeros(count, np.int64))}
+        for field, columns in parts.items():
+            columns.append(grid[field].ravel() if field in grid else absent[field])
+    # Column by column: a table of one block would be copied for each of them.
+    return pd.DataFrame({field: np.concatenate(columns) for field, columns in parts.items()}, copy=False)
 
 
 def configs_of(configs: pd.DataFrame) -> list[KernelConfig]:
