@@ -266,9 +266,10 @@ def _count(shape: tuple[int, ...]) -> int:
     return found
 
 
-def bytes_of(problem: MoeProblem, backend: str) -> int:
-    """Device memory for the operands, including one expert's weights in fp32 during their creation."""
-    total = sorted_bytes(problem, backend)
+def bytes_of(problem: MoeProblem, backend: str, *, by_tma: bool) -> int:
+    """Device memory for the operands, including one expert's weights in fp32 during their creation. by_tma: whether the
+    device has TMA."""
+    total = sorted_bytes(problem, backend) if by_tma else 0
     for part in (UP, DOWN):
         of = extent(problem, part)
         total += int(problem.E * of.columns * of.depth * problem.weight_bytes) + 4 * of.columns * of.depth

@@ -46,6 +46,9 @@ FEW_EXPERTS, FEW_TOKENS = 4, 5
 # Number of tokens of the ragged size on a GPU: some experts get several blocks, the last of which has padding.
 RAGGED_TOKENS = 37
 
+# Compute capability.
+FIRST_WITH_TMA = (9, 0)
+
 
 class MoeWorkload(PlainWorkload):
     kind = MoeProblem.kind
@@ -166,7 +169,8 @@ class MoeWorkload(PlainWorkload):
         import torch
 
         backend = "hip" if torch.version.hip else "cuda"
-        free, needed = torch.cuda.mem_get_info()[0], operands.bytes_of(of(problem), backend)
+        by_tma = backend == "cuda" and torch.cuda.get_device_capability() >= FIRST_WITH_TMA
+        free, needed = torch.cuda.mem_get_info()[0], operands.bytes_of(of(problem), backend, by_tma=by_tma)
         if needed > free:
             raise MemoryError(f"the operands take {needed >> 20} MiB, {free >> 20} MiB are free")
 

@@ -45,9 +45,10 @@ class BaselineConfigs:
                 state.add(config, prepare.predicted_us(state.problem, config, device))
 
     def added(self, state: SizeState, finalists: list[str]) -> list[str]:
-        """The finalists and the baselines, without those that failed in an earlier stage."""
-        names = [config.name for config in self.standing(state.problem) if state.may_run(config.name)]
-        return list(dict.fromkeys([*finalists, *names]))
+        """The finalists and the baselines that are candidates, without those that failed in an earlier stage."""
+        names = [config.name for config in self.standing(state.problem)]
+        there = [name for name in names if name in state.kept and state.may_run(name)]
+        return list(dict.fromkeys([*finalists, *there]))
 
     def note_chosen(self, state: SizeState, name: str, log: RunLog) -> None:
         """Counts in the log whether the older configuration of a size was kept."""

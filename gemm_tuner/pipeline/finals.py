@@ -120,7 +120,7 @@ class Finals:
             for state, _ in batch:
                 self._planned[state.problem] += until - index
             for problem in self._take_moved():  # what it has had since then is of its new GPU
-                self._planned[problem] = len({timing.process for timing in self.timings[problem]})
+                self._planned[problem] = len({timing.process for timing in self.timings.setdefault(problem, [])})
                 self._times.set_roles(problem, role)
         ran = max(self._planned.values(), default=0)
         self.plan = replace(self.plan, processes=max(self.plan.processes, ran))
@@ -129,8 +129,7 @@ class Finals:
         """The end (exclusive) of the planned processes that may start together with process ``index``."""
         if index >= self.plan.processes or not self._runner.overlap:
             return index + 1
-        ahead = (done for done in self._planned.values() if done > index)
-        return min([self.plan.processes, *ahead])
+        return min([self.plan.processes, *(done for done in self._planned.values() if done > index)])
 
     def _take_moved(self) -> set[Problem]:
         """The sizes that moved to another GPU since the last call."""
@@ -150,7 +149,7 @@ class Finals:
         if self._runner.together and more and not self._more_ran:  # their numbers are theirs alone
             after = self.next_process + more
             self._run_wave(finalists, undecided, [])
-            undecided, self.next_process = [], after
+            undecided, self.next_process = [], max(self.next_process, after)
         later = {state.problem for state, _ in undecided}
         decided = [(state, names) for state, names in finalists if state.problem not in later]
         self._run_wave(finalists, undecided, self._contradicted(decided))
@@ -214,17 +213,17 @@ class Finals:
         each: of each process, the sizes that it has, with its role. then: number of processes that may follow, whose
         start overlaps with these. more: additional choosing processes follow as soon as it is known what they decide.
         """
-        for state, _ in finalists:
-            self.timings.setdefault(state.problem, [])
+        for problem in (problems := [state.problem for state, _ in finalists]):
+            self.timings.setdefault(problem, [])
         processes = self._processes(finalists, each)
-        self.next_process += len(each)
+        after = self.next_process = self.next_process + len(each)
 
         def choosing(found: Sequence[Found]) -> list[Process]:
             self.works.rank(finalists, self.plan, found)
             undecided = self.works.undecided(finalists)
             return self._processes(undecided, [{state.problem: Role.CHOOSE for state, _ in undecided}] * self.plan.more)
 
-        follow = More(choosing, range(self.next_process, self.next_process + self.plan.more)) if more else None
+        follow = More(choosing, range(after, after + self.plan.more), problems) if more else None
         if processes:
             self.fleet.prepare_finals(len(processes) + then)
             sizes, alone = len(self.states), self.plan.processes == 1

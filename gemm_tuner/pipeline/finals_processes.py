@@ -99,7 +99,7 @@ class FinalsProcesses:
         for attempt in ("", ", again: the GPU was throttled"):
             self._forget(processes)
             if attempt and more:
-                self.times.forget(more.numbers)
+                self.times.forget(more.numbers, more.problems)
             bar = self.log.step(TITLE, launched_by(processes), f"{title}{attempt}")
             with self.gpus.held(), bar as step, gpu_watch.watching(self.gpus.sensor, self.gpus.names) as samples:
                 begun, gone = budget.clock(), len(self.fleet.dead)  # not earlier: waiting for the GPU does not count

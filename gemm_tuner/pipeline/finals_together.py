@@ -37,12 +37,13 @@ class More:
     """Processes that follow those that start together, as soon as all of these that choose have ended.
 
     after:    returns them, from what each of those has found.
-    numbers:  that they may have.
+    numbers:  that they may have. problems: of which they may be.
     were_run: whether it was asked, and what it returned was run.
     """
 
     after: Callable[[Sequence[Found]], list[Process]]
     numbers: range
+    problems: Sequence[Problem]
     were_run: bool = False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import median
 
 from gemm_tuner.compile.compile_tasks import interleaved
 from gemm_tuner.compile.same_code import duplicates
@@ -80,6 +81,7 @@ class Rounds:
     jobs: int = 1
     of_run: Sequence[SizeState] = ()
     number: int = 0
+    _best_us: dict[Problem, float] = field(default_factory=dict)  # of this round's parts, too; 0 if unknown
     _choice: Background = field(default_factory=partial(Background, "choice of what to compile ahead"))
 
     def propose(self) -> Named:
@@ -117,6 +119,7 @@ class Rounds:
         little to compile, so that the others are compiled meanwhile."""
         screened: list[Screened] = []
         before: Named = []
+        self._best_us = {state.problem: state.best_screened_us() for state, _ in asked}
         in_parts = self.compiling is not None and not self.limits.budget.bounded and self.fleet.stays
         groups = by_compile_work(asked, self.gpus.device.target) if in_parts else [asked]
         while groups:
@@ -199,6 +202,10 @@ class Rounds:
                 self.log.count_run(run, "screen")
                 self.limits.learn(run)
                 screened.timings.update(run.timings)
+        for (problem, _), timing in screened.timings.items():
+            if timing.status == Status.OK and timing.samples_us:
+                us = median(timing.samples_us)
+                self._best_us[problem] = min(us, self._best_us.get(problem) or us)
         return screened
 
     def learn(self, screened: Screened) -> None:
@@ -255,7 +262,7 @@ class Rounds:
     def _work(self, state: SizeState, names: list[str]) -> Work:
         """The work for a size, predicted best first, so that slow configurations can be stopped early."""
         in_order = sorted(names, key=lambda name: state.predicted_us[name])
-        work = replace(self.planner.work(state, in_order), best_us=state.best_screened_us())
+        work = replace(self.planner.work(state, in_order), best_us=self._best_us.get(state.problem, 0.0))
         name, us = drift.reference_of(self.store.timings(state.problem, SCREEN), state.problem)
         if not name:
             return work

@@ -5,6 +5,7 @@ Most rules read nothing of a problem but its types and layouts, so that one answ
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -113,7 +114,7 @@ def watched(rule: Rule, columns: Any, problem: Problem, device: Device) -> tuple
 def evaluate(rule: Rule, columns: Any, problem: Problem, device: Device) -> Answer:
     """Evaluates a rule: True for rows to keep, shape (configurations,). Raises UserError if the rule raises or returns
     another type or shape."""
-    code = getattr(rule.keep, "__code__", None)
+    code = getattr(inspect.unwrap(rule.keep), "__code__", None)
     where = f"{code.co_filename}, rule {rule.name}" if code else f"rule {rule.name}"
     try:
         answer = np.asarray(rule.keep(columns, problem, device))

@@ -89,9 +89,10 @@ class FinalsTimes:
             self.store.set_role(problem, FINALS, role, process)
         self.by_size[problem] = [replace(timing, role=roles[timing.process]) for timing in self.by_size[problem]]
 
-    def forget(self, processes: Container[int]) -> None:
-        """Drops what these processes have found of all sizes."""
-        for problem, timings in self.by_size.items():
+    def forget(self, processes: Container[int], problems: Iterable[Problem]) -> None:
+        """Drops what these processes have found of these sizes."""
+        for problem in problems:
+            timings = self.by_size.get(problem, [])
             for process in {timing.process for timing in self.store.timings(problem, FINALS)}:
                 if process in processes:
                     self.store.drop_process(problem, FINALS, process)

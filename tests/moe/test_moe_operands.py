@@ -90,10 +90,10 @@ def test_rows_that_are_sorted_for_tma_count_as_memory() -> None:
         for one, block_m in itertools.product(sets, SERVERS["sglang"].axes(layer, "cuda")["BLOCK_SIZE_M"]):
             one.of_config({"BLOCK_SIZE_M": block_m, "USE_TMA": 1})
         placed = [tensor for one in sets for pair in one.placed.values() for tensor in pair if tensor is not None]
-        counted = operands.bytes_of(layer, "cuda") - operands.bytes_of(layer, "hip")
+        counted = operands.bytes_of(layer, "cuda", by_tma=True) - operands.bytes_of(layer, "cuda", by_tma=False)
         assert counted == sum(one.numel() * one.element_size() for one in (*placed, *sets[0].results.values())) > 0
         int8 = replace(layer, dtype="int8_w8a16", scaling="channel", block_shape=(0, 0))
-        assert operands.bytes_of(int8, "cuda") == operands.bytes_of(int8, "hip")
+        assert operands.bytes_of(int8, "cuda", by_tma=True) == operands.bytes_of(int8, "hip", by_tma=False)
 
 
 def test_sglangs_launch_is_as_served() -> None:

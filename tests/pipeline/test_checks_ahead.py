@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from samples import config, problem
-from tuning import StandInGpu, limit, session, state_of
+from test_default_config import LAYER, OTHERS
+from tuning import SM_90, StandInGpu, limit, session, state_of
 
 from gemm_tuner.compile.task_queue import TaskQueue
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
@@ -27,6 +28,7 @@ from gemm_tuner.measure.gpu_watch import Sample
 from gemm_tuner.measure.launcher import Checker
 from gemm_tuner.measure.launcher_events import Died, Heard, OnEvent, ignore
 from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.checks_ahead import ChecksAhead
 from gemm_tuner.pipeline.finals_processes import Turns
 from gemm_tuner.pipeline.session import Session
@@ -269,6 +271,17 @@ def test_a_baseline_is_checked_ahead_since_it_stays_where_nothing_clearly_beats_
     gpu = Overlapping(us={A: 41.0, B: 40.0, C: 60.0, D: 80.0})
     found = tuned(tmp_path / "kept", gpu, monkeypatch, older={ONE: CONFIGS[0]}, min_improvement_pct=50.0)
     assert chosen(found) == {ONE: A, TWO: B} and len(gpu.checks) == 1
+
+
+def test_what_is_launched_without_tuning_is_not_checked_where_it_was_not_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by --benchmark: a server's default is timed and checked only where it stands in the finals."""
+    gpu, layer = Overlapping(us={OTHERS[0].name: 50.0}, report_s=0.0), cast(Any, LAYER)
+    monkeypatch.setattr(LocalExecutor, "compiler", lambda self: gpu.compiler)
+    of = session(tmp_path, layer, compile_stage=True)
+    Tuning(of, [prepare.given_state(layer, OTHERS[0], SM_90)], [gpu], given=()).run_given()
+    assert of.results.choices[layer].config == OTHERS[0]
 
 
 @dataclass

@@ -20,6 +20,8 @@ from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.gpu_watch import Sample
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.space.size_state import SizeState
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
@@ -140,3 +142,64 @@ def test_further_processes_are_repeated_with_those_that_were_throttled(
     assert sorted(timing.process for timing in of_b) == [*range(7)]
     found = [median(timing.samples_us) for timing in of_b]
     assert max(found) < 1.02 * min(found)
+
+
+def test_throttling_takes_nothing_from_sizes_that_were_finished_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_watch, "PERIOD_S", 0.001)
+    match = Match(tmp_path, undecided())
+    match.run()
+    store, (one, two) = match.session.store, match.states
+    for number in range(7):
+        store.drop_process(ONE, FINALS, number)
+    gpu = Throttled(overlaps=True)
+    match.session.gpus.sensor = gpu.sensor
+    again = finals_of(match.session, scripts_of(match.states), [gpu])
+    again.restore(match.states, [two])
+    again.run([(one, list(one.kept))])
+    assert {timing.process for timing in store.timings(TWO, FINALS)} == set(range(7))
+
+
+def two_sizes(folder: Path) -> tuple[Session, list[SizeState]]:
+    """Two sizes on two GPUs, whose planned processes are stored."""
+    sizes = [problem(512, 512, k) for k in (64, 128)]
+    run = session(folder, *sizes, gpus=2)
+    states = [state_of(size, CONFIGS) for size in sizes]
+    first = finals_of(run, scripts_of(states), [undecided(), undecided()])
+    first.plan = FinalsPlan(more=0)
+    first.run([(state, list(state.kept)) for state in states])
+    return run, states
+
+
+def dying(*processes: int) -> Uncertain:
+    gpu = undecided()
+    gpu.before = lambda plan: lost(plan) if plan.process in processes else None
+    return gpu
+
+
+def test_a_process_has_a_number_of_its_own_after_a_gpu_died_in_the_further_ones(tmp_path: Path) -> None:
+    """What publishes again is timed anew, and is not what chose on the GPU that is left."""
+    run, states = two_sizes(tmp_path)
+    at = {number: {A: 0.9, B: 1.0} for number in (5, 6, 7, 8, 9)} | {
+        number: {A: 1.1, B: 1.0} for number in range(10, 18)
+    }
+    left = Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.03, 0.0, 0.0), at)
+    left.overlaps = True
+    again = finals_of(run, scripts_of(states), [dying(5, 6), left])
+    again.run([(state, list(state.kept)) for state in states])
+    for state in states:
+        of_b = Counter(timing.process for timing in again.timings[state.problem] if timing.name == B)
+        assert max(of_b.values()) == 1
+
+
+def test_a_size_of_which_only_further_processes_run_may_move(tmp_path: Path) -> None:
+    run, states = two_sizes(tmp_path)
+    homes = {state.problem: next(iter(run.store.timed_on(state.problem, FINALS))) for state in states}
+    _, second = sorted((state.problem for state in states), key=lambda size: homes[size])
+    run.store.drop_process(second, FINALS, 4)
+    again = finals_of(run, scripts_of(states), [dying(5), undecided()])
+    again.run([(state, list(state.kept)) for state in states])
+    for state in states:
+        assert len({timing.process for timing in again.timings[state.problem]}) >= 5
+        assert again.rankings[state.problem].order

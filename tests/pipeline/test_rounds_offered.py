@@ -97,7 +97,8 @@ def test_a_launcher_that_stays_times_a_part_of_a_round_while_the_rest_is_compile
 
 
 def test_kernels_that_take_long_to_compile_are_compiled_while_others_are_timed(tmp_path: Path) -> None:
-    batch = Batch(tmp_path, StandInGpu(stays=True), search=make_search("full", round_size=12))
+    gpu = StandInGpu(us={CONFIGS[0].name: 7.0, CONFIGS[1].name: 9.0}, stays=True)
+    batch = Batch(tmp_path, gpu, search=make_search("full", round_size=12))
     of_cute = replace(CONFIGS[0], family="gemm_cute", num_warps=0, num_stages=0)
     cute = [replace(of_cute, BLOCK_SIZE_N=columns) for columns in (64, 96)]
     configs = (cute[0], *CONFIGS[:2], cute[1])
@@ -107,6 +108,7 @@ def test_kernels_that_take_long_to_compile_are_compiled_while_others_are_timed(t
     late, soon = ([one.name for one in some] for some in (cute, CONFIGS[:2]))
     assert asked(batch.plans) == [{512: soon, 64: soon}, {512: late, 64: late}]
     assert [what for what, _ in compiling.events if what != "offer"][:2] == ["compile", "meanwhile"]
+    assert [[work.best_us for work in plan.work] for plan in batch.plans] == [[0.0, 0.0], [7.0, 7.0]]
     assert all(statuses(state) == dict.fromkeys((*soon, *late), "ok") for state in batch.states)
 
 
