@@ -172,8 +172,7 @@ class Rounds:
         first processes of finals start meanwhile, since their start does not use the GPU.
 
         Timings are stored as they arrive, with their GPU. The states are updated later, by ``learn``, after all GPUs
-        have
-        ended: the sizes of a GPU that fails move to another, and its timings are then invalid.
+        have ended: the sizes of a GPU that fails move to another, and its timings are then invalid.
         """
         same_as = [(state, self._duplicates(state, names)) for state, names in compiled]
         pairs = zip(compiled, same_as, strict=True)

@@ -1,6 +1,5 @@
-"""The kernels of quack-kernels in CuTe DSL for Hopper (clusters that load together, tiles in 16s and for
-fp8 in 8s, pingpong) and for
-Blackwell (clusters, tiles in 32s that one SM or two multiply).
+"""The kernels of quack-kernels in CuTe DSL for Hopper (clusters that load together, tiles in 16s and for fp8 in 8s,
+pingpong) and for Blackwell (clusters, tiles in 32s that one SM or two multiply).
 
 What is said here of the library's classes was read in quack-kernels 0.6.5 and seen in compiling with them.
 """
