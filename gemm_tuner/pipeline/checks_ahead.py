@@ -6,10 +6,9 @@ ranking is known, and then counts as if it was heard in its order.
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
@@ -20,6 +19,7 @@ from gemm_tuner.measure.launcher import Checker
 from gemm_tuner.measure.launcher_events import Died, Heard
 from gemm_tuner.pipeline.verify import Verification
 from gemm_tuner.space.size_state import Named
+from gemm_tuner.system.background import Background
 
 
 @dataclass
@@ -30,28 +30,24 @@ class ChecksAhead:
     plan: Callable[[], tuple[Plan, Path] | None]
     _heard: dict[tuple[Problem, str], list[Heard]] = field(default_factory=dict)
     _ended: set[tuple[Problem, str]] = field(default_factory=set)
-    _thread: threading.Thread | None = None
-    _error: BaseException | None = None
+    _background: Background = field(default_factory=partial(Background, "checks ahead"))
+    _begun: bool = False
 
     def begin(self) -> None:
-        """Begins the check, in a thread of its own; does nothing when called again."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="checks ahead", daemon=True)
-            self._thread.start()
+        """Begins the check beside the caller; does nothing when called again."""
+        if not self._begun:
+            self._begun = True
+            self._background.begin(self._run)
 
     def _run(self) -> None:
-        # Without a GPU, or when the run is to end, the check of the run itself says so.
-        with contextlib.suppress(EnvironmentFault, KeyboardInterrupt):
-            try:
-                planned = self.plan()
-                if planned is not None:
-                    self.checker.verdicts(*planned, self._hear)
-            except (EnvironmentFault, KeyboardInterrupt) as fault:
-                if isinstance(fault, CannotWrite):  # it has ended all launchers, those of the finals too
-                    self._error = fault
+        try:
+            planned = self.plan()
+            if planned is not None:
+                self.checker.verdicts(*planned, self._hear)
+        except (EnvironmentFault, KeyboardInterrupt) as fault:
+            if isinstance(fault, CannotWrite):  # it has ended all launchers, those of the finals too
                 raise
-            except BaseException as error:
-                self._error = error
+            # Without a GPU, or when the run is to end, the check of the run itself says so.
 
     def _hear(self, problem: Problem, event: Heard) -> None:
         key = problem, event.name
@@ -63,10 +59,7 @@ class ChecksAhead:
 
     def end(self) -> None:
         """Waits until what has begun has ended. Raises what it raised."""
-        if self._thread is not None:
-            self._thread.join()
-        if self._error is not None:
-            raise self._error
+        self._background.end()
 
     def tell(self, verification: Verification, order: Named) -> Named:
         """Tells a verification what was heard, of each size up to the first candidate of which nothing is known.
