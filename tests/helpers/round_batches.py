@@ -103,6 +103,20 @@ class CompilesAll(CompilesSome):
     spiller = ""
 
 
+def by_step(events: Sequence[tuple[str, list[str]]]) -> list[dict[str, list[str]]]:
+    """What happened from one time that kernels were waited for to the next: event -> names.
+
+    Without the order within a step, since a thread offers while another screens: which of them is first is left open.
+    """
+    steps: list[dict[str, list[str]]] = []
+    for what, names in events:
+        if what == "compile":
+            steps.append({})
+        assert what not in steps[-1]
+        steps[-1][what] = names
+    return steps
+
+
 def asked(plans: Sequence[Plan]) -> list[dict[int, list[str]]]:
     return [{work.problem.m: [name for _, name in work.entries] for work in plan.work} for plan in plans]
 

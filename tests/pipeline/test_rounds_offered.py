@@ -17,6 +17,7 @@ from round_batches import (
     CompilesSome,
     Stubborn,
     asked,
+    by_step,
     clocked,
     named,
     statuses,
@@ -67,14 +68,14 @@ def of_both(*places: int) -> list[str]:
     return [f"{m}/{place}" for m in (512, 64) for place in places]
 
 
-def test_only_what_compiled_is_timed_and_the_next_round_is_offered_first(tmp_path: Path) -> None:
+def test_only_what_compiled_is_timed_and_the_next_round_is_offered_meanwhile(tmp_path: Path) -> None:
     compiling, batch = CompilesSome(), Batch(tmp_path)
     run_with(batch, compiling)
     in_turns = [[f"{m}/{place}" for place in places for m in (512, 64)] for places in ((2, 3), (4, 5))]
-    assert compiling.events == [
-        *(("compile", of_both(0, 1)), ("offer", in_turns[0]), ("screen", of_both(1))),
-        *(("compile", of_both(2, 3)), ("offer", in_turns[1]), ("screen", of_both(2, 3))),
-        *(("compile", of_both(4, 5)), ("offer", []), ("screen", of_both(4, 5))),
+    assert by_step(compiling.events) == [
+        {"compile": of_both(0, 1), "offer": in_turns[0], "screen": of_both(1)},
+        {"compile": of_both(2, 3), "offer": in_turns[1], "screen": of_both(2, 3)},
+        {"compile": of_both(4, 5), "offer": [], "screen": of_both(4, 5)},
     ]
     assert statuses(batch.states[0])[NAMES[0]] == "spilled"
     assert NAMES[0] in view_of(batch.states[0]).failed
@@ -88,9 +89,9 @@ def test_a_launcher_that_stays_times_a_part_of_a_round_while_the_rest_is_compile
     compiling = CompilesAll(clocked(batch.session), takes_s=2.0)
     run_with(batch, compiling)
     one, two = ([f"{m}/{place}" for place in range(6)] for m in (512, 64))
-    assert compiling.events == [
-        *(("compile", one), ("meanwhile", two), ("offer", two), ("screen", one)),
-        *(("compile", two), ("offer", []), ("screen", two)),
+    assert by_step(compiling.events) == [
+        {"compile": one, "meanwhile": two, "offer": two, "screen": one},
+        {"compile": two, "offer": [], "screen": two},
     ]
     assert batch.session.log.facts["search rounds"] == 1
     assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
