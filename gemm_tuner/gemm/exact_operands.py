@@ -16,12 +16,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.gemm.operands import Operands, torch_dtype, unwritten
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem, Layout
 from gemm_tuner.gemm.reference import ACTIVATION_ROUNDOFF, ALL, EPILOGUE_ROUNDOFF, SLOPES, activated, batched, scaled
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Integers = npt.NDArray[np.int64]
 
 # Number of terms +-1, times scales of up to LARGEST_SCALE, that fp32 (2**24) or int32 sums exactly.
 MOST_TERMS = 2**22
@@ -98,7 +105,7 @@ def make_exact_operands(problem: GemmProblem, number: int, seed: int, device: st
     import torch
 
     plan = cover(problem)
-    draw = torch.Generator(device="cpu").manual_seed(seed)
+    draw = np.random.default_rng(seed)
     generator = torch.Generator(device=device).manual_seed(seed)
     m, n, k = problem.m, problem.n, problem.k
     batch = (problem.batch,) if problem.batch > 1 else ()
@@ -110,7 +117,7 @@ def make_exact_operands(problem: GemmProblem, number: int, seed: int, device: st
         return integers(0, 1, shape, torch.int8).mul_(2).sub_(1)
 
     patterns = patterns_of_k(problem, draw)
-    classes, source, sign = (each.to(device) for each in assign_terms(k, plan, patterns, draw))
+    classes, source, sign = (torch.from_numpy(each).to(device) for each in assign_terms(k, plan, patterns, draw))
     sign = -sign if number >= plan.sets else sign
     within = classes // (plan.row_period * plan.column_period) == number % plan.sets
     row_of, column_of = classes % plan.row_period, classes // plan.row_period % plan.column_period
@@ -124,7 +131,7 @@ def make_exact_operands(problem: GemmProblem, number: int, seed: int, device: st
     kind_c, largest = torch_dtype(problem.dtype_c), LARGEST_ADDED
     bias = integers(-largest, largest, (n,), torch.int32).mul_(factor).to(kind_c) if problem.bias else None
     c_in = integers(-largest, largest, (*batch, m, n), torch.int8).mul_(factor).to(kind_c) if problem.reads_c else None
-    scale_a, scale_b = exact_scales(problem, patterns.to(device), generator, device)
+    scale_a, scale_b = exact_scales(problem, torch.from_numpy(patterns).to(device), generator, device)
     return Operands(
         a=stored(a, problem.layout_a).to(torch_dtype(problem.dtype_a)),
         b=stored(b, problem.layout_b).to(torch_dtype(problem.dtype_b)),
@@ -143,36 +150,35 @@ def stored(matrix: Any, layout: Layout) -> Any:
     return (matrix if layout == Layout.ROW else matrix.transpose(-1, -2)).contiguous()
 
 
-def patterns_of_k(problem: GemmProblem, draw: Any) -> Any:
+def patterns_of_k(problem: GemmProblem, draw: np.random.Generator) -> Integers:
     """The scale pattern of each block of K, shape (ceil(k / 128),): bit 0 alternates, bit 1 is random. All 0 without
     block scales."""
-    import torch
-
     blocks = -(-problem.k // SCALE_BLOCK)
     if problem.scaling != "block":
-        return torch.zeros(blocks, dtype=torch.int64)
-    return torch.arange(blocks) % 2 + 2 * torch.randint(0, 2, (blocks,), generator=draw)
+        return np.zeros(blocks, dtype=np.int64)
+    return np.arange(blocks) % 2 + 2 * draw.integers(0, 2, blocks)
 
 
-def assign_terms(k: int, plan: Cover, patterns: Any, draw: Any) -> tuple[Any, Any, Any]:
+def assign_terms(
+    k: int, plan: Cover, patterns: Integers, draw: np.random.Generator
+) -> tuple[Integers, Integers, npt.NDArray[np.int8]]:
     """Returns (class, source, sign) of each term, shape (k,) each. The term's column of A is a copy of column
     ``source``, and its row of B a copy of row ``source`` times ``sign``: two terms with one source and opposite signs
     cancel.
 
     The assignment is random, so that the terms of a slice of K are in many classes and pairs, and the loss of a whole
-    slice does not cancel.
+    slice does not cancel. By numpy, in one thread: torch's threads wait for each other where other processes have the
+    cores.
     """
-    import torch
-
-    order = torch.randperm(k, generator=draw)
-    classes = torch.empty_like(order)
-    classes[order] = torch.arange(k) % (plan.sets * plan.row_period * plan.column_period)
-    group = classes * SCALE_PATTERNS + patterns.repeat_interleave(SCALE_BLOCK)[:k]
-    members = order[group[order].argsort(stable=True)]
+    order = draw.permutation(k)
+    classes = np.empty_like(order)
+    classes[order] = np.arange(k) % (plan.sets * plan.row_period * plan.column_period)
+    group = classes * SCALE_PATTERNS + patterns.repeat(SCALE_BLOCK)[:k]
+    members = order[group[order].argsort(kind="stable")]
     sorted_groups = group[members]
-    place = torch.arange(k) - torch.searchsorted(sorted_groups, sorted_groups) - plan.unpaired
-    second = ((place > 0) & (place % 2 == 1)).nonzero().flatten()
-    source, sign = torch.arange(k), torch.ones(k, dtype=torch.int8)
+    place = np.arange(k) - np.searchsorted(sorted_groups, sorted_groups) - plan.unpaired
+    (second,) = ((place > 0) & (place % 2 == 1)).nonzero()
+    source, sign = np.arange(k), np.ones(k, dtype=np.int8)
     source[members[second]] = members[second - 1]
     sign[members[second]] = -1
     return classes, source, sign
