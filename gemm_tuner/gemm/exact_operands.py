@@ -18,14 +18,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.gemm.operands import Operands, torch_dtype, unwritten
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem, Layout
 from gemm_tuner.gemm.reference import ACTIVATION_ROUNDOFF, ALL, EPILOGUE_ROUNDOFF, SLOPES, activated, batched, scaled
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
 
     Integers = npt.NDArray[np.int64]
@@ -102,6 +101,7 @@ def with_exact_factors(problem: GemmProblem) -> GemmProblem:
 
 def make_exact_operands(problem: GemmProblem, number: int, seed: int, device: str) -> Operands:
     """Operands of set ``number``, below ``count_sets``, of a problem ``with_exact_factors``; ``unwritten`` fills C."""
+    import numpy as np
     import torch
 
     plan = cover(problem)
@@ -153,6 +153,8 @@ def stored(matrix: Any, layout: Layout) -> Any:
 def patterns_of_k(problem: GemmProblem, draw: np.random.Generator) -> Integers:
     """The scale pattern of each block of K, shape (ceil(k / 128),): bit 0 alternates, bit 1 is random. All 0 without
     block scales."""
+    import numpy as np
+
     blocks = -(-problem.k // SCALE_BLOCK)
     if problem.scaling != "block":
         return np.zeros(blocks, dtype=np.int64)
@@ -170,6 +172,8 @@ def assign_terms(
     slice does not cancel. By numpy, in one thread: torch's threads wait for each other where other processes have the
     cores.
     """
+    import numpy as np
+
     order = draw.permutation(k)
     classes = np.empty_like(order)
     classes[order] = np.arange(k) % (plan.sets * plan.row_period * plan.column_period)
