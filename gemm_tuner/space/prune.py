@@ -47,14 +47,14 @@ class Pruned:
 
 
 def load_rules(rules_dir: Path, *, heuristics: bool = True) -> tuple[Rule, ...]:
-    """The rules of a folder, in their order in the files, validity rules first. This executes the folder's Python
-    files.
+    """The rules of a folder, in their order in the files, validity rules first: of validity.py, then of each file
+    validity_*.py there is. This executes the folder's Python files.
 
     Raises UserError if a file is missing or contains no rule.
     """
     found: list[Rule] = []
-    for file_name in RULE_FILES if heuristics else RULE_FILES[:1]:
-        path = rules_dir / file_name
+    validity, *others = (rules_dir / name for name in RULE_FILES)
+    for path in (validity, *sorted(rules_dir.glob("validity_*.py")), *(others if heuristics else ())):
         spec = importlib.util.spec_from_file_location(f"gemm_tuner_rules_{path.stem}", path)
         if spec is None or spec.loader is None or not path.is_file():
             raise UserError(

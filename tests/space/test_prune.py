@@ -189,6 +189,13 @@ def test_bad_rule_folders(tmp_path: Path) -> None:
     assert f"{tmp_path}: holds no rules" in refusal(tmp_path)
 
 
+def test_validity_rules_of_several_files(tmp_path: Path) -> None:
+    rules_dir = folder(tmp_path)
+    (rules_dir / "validity_mine.py").write_text(HEAD + rule_text("three", "VALIDITY", "c.num_stages > 2"))
+    assert [rule.name for rule in prune.load_rules(rules_dir, heuristics=False)] == ["one", "three"]
+    assert [rule.name for rule in prune.load_rules(rules_dir)] == ["one", "three", "two"]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
