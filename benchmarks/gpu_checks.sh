@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # What has to be seen on GPUs and has not been since the code changed: one call, a short table last.
-#   benchmarks/gpu_checks.sh OUT_DIR [PART ...]     parts: tests module faults twice regret gpus wide (default: all but
-#                                                   gpus, which needs two GPUs)
-# twice, regret, gpus: on the sizes of SUITES, size files or seeds (default: public and hard sizes, and ten of seed 1)
+#   benchmarks/gpu_checks.sh OUT_DIR [PART ...]     parts: tests module faults twice regret growth gpus wide (default:
+#                                                   all but gpus, which needs two GPUs, and growth, which needs the
+#                                                   extra cute)
+# twice, regret, growth, gpus: on the sizes of SUITES, size files or seeds (default: public and hard sizes, ten of seed 1)
 set -uo pipefail
-out=${1:?usage: benchmarks/gpu_checks.sh OUT_DIR [tests|module|faults|twice|regret|gpus|wide ...]}
+out=${1:?usage: benchmarks/gpu_checks.sh OUT_DIR [tests|module|faults|twice|regret|growth|gpus|wide ...]}
 shift
 parts=${*:-tests module faults twice regret wide}
 mkdir -p "$out"
@@ -42,6 +43,14 @@ for part in $parts; do
             [ -f "$out/first.yaml" ] || tune first --compare --fresh
             tune full --search full --fresh --profiler proton
             "$python" benchmarks/rematch.py "$out/full.yaml" "$out/first.yaml" 2> "$out/regret.err" | tee "$out/regret.md" | tail -n 3
+            ;;
+        growth) # what the families of CuTe DSL add to the time of tuning, with empty caches and with full ones
+            triton=gemm_tile,gemm_persistent,gemm_split_k,gemm_stream_k,gemm_packed,gemv
+            for caches in empty full; do
+                XDG_CACHE_HOME="$out/cache_triton" tune "triton_$caches" --compare --fresh --families "$triton"
+                XDG_CACHE_HOME="$out/cache_all" tune "all_$caches" --compare --fresh
+            done
+            grep -H "^in all " "$out"/{triton,all}_{empty,full}.log
             ;;
         gpus) # the screening of a full search on one GPU and on two, kernels in the cache
             tune warm --search full --fresh --profiler proton --gpu_ids 0
