@@ -6,9 +6,7 @@ own pipe, process group and deadline.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import statistics
 import time
 from collections import Counter, defaultdict, deque
@@ -16,13 +14,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import multiprocess
 from multiprocess.connection import wait
 
 from gemm_tuner.compile import fork_server
 from gemm_tuner.compile.compile_worker import serve
+from gemm_tuner.compile.pool_worker import START_LIMIT_S, Worker
 from gemm_tuner.compile.task_queue import TaskKey, TaskQueue, key_of
 from gemm_tuner.compile.worker_servers import server_modules, without_main_script
 from gemm_tuner.core.errors import FREE_SPACE, EnvironmentFault
@@ -31,13 +29,9 @@ from gemm_tuner.core.records import CompileResult, Status, Target
 from gemm_tuner.languages.together import Together
 from gemm_tuner.system import memory
 from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES
-from gemm_tuner.system.waiting import cpu_seconds, look_at
 
-START_LIMIT_S = 120.0
 # An exit status is waited for this long: on a busy machine the fork server may take seconds to pass it on.
 EXIT_LIMIT_S = 60.0
-# The end of a killed worker is waited for this long: one that waits for a disk that does not answer cannot be killed.
-KILL_LIMIT_S = 10.0
 # Interval at which the queue is polled for new tasks, and for its end, while no worker answers.
 LOOK_S = 0.05
 # A worker that waits for a core or a disk at its deadline has this much longer, again and again.
@@ -54,50 +48,6 @@ REMEMBERED = 200
 NO_FAULT_OF_THE_TASK = FROM_OUTSIDE | {fork_server.SERVER_DIED}
 
 Answer = tuple[CompileTask, CompileResult]
-
-
-@dataclass
-class Worker:
-    """A worker process and its current task. language: name of that of its tasks; "" for the pool's main one."""
-
-    process: Any
-    connection: Any
-    language: str = ""
-    task: CompileTask | None = None
-    ready: bool = False
-    deadline: float = 0.0
-    limit_s: float = START_LIMIT_S
-    given: float = 0.0  # time.monotonic() when the task was given
-    cpu_s: float = 0.0  # at that time
-    seen_cpu_s: float = -1.0  # at the latest look
-    stands_since: float = 0.0  # time.monotonic() since when it has had no CPU time, and no use for a core
-
-    def give(self, task: CompileTask, limit_s: float) -> None:
-        self.task, self.limit_s, self.given = task, limit_s, time.monotonic()
-        self.deadline = self.given + limit_s
-        self.cpu_s = cpu_seconds(self.process.pid)
-        with contextlib.suppress(OSError):  # the worker has just died, which the next read reports
-            self.connection.send(task)
-
-    def waits(self) -> bool:
-        """Whether it would compile if it could: workers run when nothing else does, so on a busy machine a compile of a
-        second may take minutes. One that sleeps, or has had its time, does not wait; nor does one that has waited for a
-        disk, without a moment of CPU time, for as long as its time limit."""
-        group, now = look_at(self.process.pid), time.monotonic()
-        if group.runs or group.cpu_s != self.seen_cpu_s:
-            self.seen_cpu_s, self.stands_since = group.cpu_s, now
-        waits = group.runs or (group.on_disk and now - self.stands_since < self.limit_s)
-        return waits and group.cpu_s - self.cpu_s < self.limit_s
-
-    def kill(self) -> None:
-        """Kills the worker and everything it started. One that does not end is left to the operating system."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.kill()
-        self.process.join(KILL_LIMIT_S)
-        if self.process.exitcode is None:
-            fork_server.disown(self.process)
-        self.connection.close()
 
 
 @dataclass
