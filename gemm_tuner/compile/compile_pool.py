@@ -13,6 +13,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 
 import multiprocess
@@ -61,7 +62,8 @@ class CompilePool:
     memory_bytes: memory that a worker may use beyond its size at the start; 0: an equal share of the machine's.
     kind:         kind of the problems, whose workload may prepare workers; "" for none.
 
-    Each language of a ``Together`` has workers of its own, which start with its first task.
+    Each language of a ``Together`` has workers of its own, which start with its first task. Before those of the others,
+    which may take seconds to start, one worker looks in the cache for what they are to compile.
     """
 
     language: Language
@@ -78,6 +80,7 @@ class CompilePool:
         default_factory=lambda: defaultdict(lambda: deque(maxlen=REMEMBERED))
     )
     _deaths: Counter[TaskKey] = field(default_factory=Counter)
+    _absent: set[TaskKey] = field(default_factory=set)  # what was looked for in the cache, and is not there
     _failed_starts: int = 0
 
     def __enter__(self) -> CompilePool:
@@ -97,27 +100,43 @@ class CompilePool:
     def _arguments(self) -> dict[str, str]:
         return {name: one.worker_argument(self.cache.parent) for name, one in self._languages.items()}
 
-    def _fits(self, language: str) -> Callable[[CompileTask], bool]:
-        """Whether a task is one for the workers of a language."""
-        return lambda task: self._language_of(task) == language
+    def _fits(self, language: str, finds: bool) -> Callable[[CompileTask], bool]:
+        """Whether a task is one for the workers of a language that compile, or for the one that ``finds``."""
+
+        def fits(task: CompileTask) -> bool:
+            return self._language_of(task) == language and finds == (
+                bool(language) and key_of(task) not in self._absent
+            )
+
+        return fits
 
     def _language_of(self, task: CompileTask) -> str:
         named = task.script.language if task.script else ""
         return named if named in self._languages else ""
 
-    def _start_worker(self, name: str) -> Worker:
+    def _start_worker(self, name: str, finds: bool) -> Worker:
         ours, theirs = multiprocess.Pipe()
-        at_work = {name, *(worker.language for worker in self._workers)}
+        at_work = {"" if finds else name, *(worker.language for worker in self._workers if not worker.finds)}
         share = self.memory_bytes or memory.share_bytes(self.workers * len(at_work))
         paths, language = (str(self.log_path), str(self.scripts_dir)), self._languages[name]
         environ = {key: value for key, value in os.environ.items() if key not in self.language.removed_variables}
         environ |= self.language.environment(self.cache)
-        arguments = (theirs, language.name, self.target, environ, self._arguments[name], *paths, share, self.kind)
+        arguments = (
+            theirs,
+            language.name,
+            self.target,
+            environ,
+            self._arguments[name],
+            *paths,
+            share,
+            self.kind,
+            finds,
+        )
         with without_main_script():
-            module, variables = language.worker_imports(self.target)
+            module, variables = (self.language if finds else language).worker_imports(self.target)
             process = fork_server.started(serve, arguments, server_modules(module, self.kind), variables)
         theirs.close()
-        return Worker(process, ours, name, deadline=time.monotonic() + START_LIMIT_S)
+        return Worker(process, ours, name, finds, deadline=time.monotonic() + START_LIMIT_S)
 
     def run(self, tasks: Iterable[CompileTask] | TaskQueue) -> Iterator[Answer]:
         """Yields (task, result) in the order of completion, until the queue ends.
@@ -137,14 +156,16 @@ class CompilePool:
         for worker in self._workers:
             if worker.ready and worker.task is None:
                 self._give_next(worker, queue)
-        for language in self._languages:
-            there = [worker for worker in self._workers if worker.language == language]
+        for language, finds in product(self._languages, (True, False)):
+            there = [worker for worker in self._workers if (worker.language, worker.finds) == (language, finds)]
             starting = sum(1 for worker in there if not worker.ready)
-            missing = min(self.workers - len(there), queue.count(self._fits(language)) - starting)
-            self._workers += [self._start_worker(language) for _ in range(missing)]
+            most = 1 if finds else self.workers
+            missing = min(most - len(there), queue.count(self._fits(language, finds)) - starting)
+            self._workers += [self._start_worker(language, finds) for _ in range(missing)]
 
     def _give_next(self, worker: Worker, queue: TaskQueue) -> None:
-        task = queue.take(self._fits(worker.language))
+        fits = self._fits(worker.language, worker.finds)
+        task = queue.first(fits) if worker.finds else queue.take(fits)
         if task is not None:
             worker.give(task, self.limit(worker.language))
 
@@ -173,7 +194,9 @@ class CompilePool:
                 raise EnvironmentFault(answer, where=str(self.cache), hint=FREE_SPACE)
             self._failed_starts = 0
             done, worker.task, worker.ready = worker.task, None, True
-            if done is not None:
+            if done is not None and answer is None:
+                self._absent.add(key_of(done))
+            elif done is not None and (not worker.finds or queue.remove(done)):
                 if not answer.cached:
                     self._seconds[worker.language].append(answer.seconds)
                 self._give_next(worker, queue)
@@ -204,7 +227,9 @@ class CompilePool:
             raise EnvironmentFault(
                 what, where=str(self.log_path), hint=f"does `{self._languages[worker.language].test_command}` work?"
             )
-        if task is not None:
+        if task is not None and worker.finds:
+            self._absent.add(key_of(task))
+        elif task is not None:
             key = key_of(task)
             self._deaths[key] += 1
             if (

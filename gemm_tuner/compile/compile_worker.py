@@ -26,16 +26,18 @@ def serve(
     scripts_dir: str,
     memory_bytes: int,
     kind: str,
+    finds: bool,
 ) -> None:
     """Receives CompileTasks and sends CompileResults until the parent closes the pipe or sends None.
 
-    A text instead of a CompileResult means that the cache cannot be written.
+    A text instead of a CompileResult means that the cache cannot be written, None that a kernel was not found.
 
     environ:      the whole environment.
     argument:     what the language's ``worker_argument`` returned.
     memory_bytes: memory that a compilation may use beyond the worker's size at the start.
     scripts_dir:  folder of the tasks' scripts.
     kind:         kind of problems, whose workload also prepares the worker; "" for none.
+    finds:        kernels are looked for in the cache, without the compiler, and not compiled.
     """
     own_process_group()
     os.environ.clear()
@@ -44,7 +46,8 @@ def serve(
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    language.start_worker(target, argument)
+    if not finds:
+        language.start_worker(target, argument)
     if kind:
         workload_of(kind).start_worker()
     memory.limit(memory_bytes)
@@ -57,7 +60,7 @@ def serve(
         if task is None:
             return
         try:
-            connection.send(language.compile(task, target, scripts_dir))
+            connection.send((language.find if finds else language.compile)(task, target, scripts_dir))
         except OSError as error:
             connection.send(f"compiled kernels cannot be written: {error}")
 

@@ -20,11 +20,16 @@ KILL_LIMIT_S = 10.0
 
 @dataclass
 class Worker:
-    """A worker process and its current task. language: name of that of its tasks; "" for the pool's main one."""
+    """A worker process and its current task.
+
+    language: name of that of its tasks; "" for the pool's main one.
+    finds:    it looks for kernels in the cache, and compiles none.
+    """
 
     process: Any
     connection: Any
     language: str = ""
+    finds: bool = False
     task: CompileTask | None = None
     ready: bool = False
     deadline: float = 0.0

@@ -75,6 +75,15 @@ class TaskQueue:
                         return task
             return None
 
+    def first(self, fits: Callable[[CompileTask], bool]) -> CompileTask | None:
+        """The task that ``take`` would return, which goes on waiting."""
+        with self._changed:
+            return next(filter(fits, (*self._submitted, *self._likely)), None)
+
+    def remove(self, task: CompileTask) -> bool:
+        """Takes a task that needs no worker any more. False if it does not wait."""
+        return self.take(lambda one: key_of(one) == key_of(task)) is not None
+
     def count(self, fits: Callable[[CompileTask], bool]) -> int:
         """How many waiting tasks fit."""
         with self._changed:

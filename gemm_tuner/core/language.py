@@ -120,6 +120,10 @@ class Language(Protocol):
         """Prepares the calling process, a compile worker, for ``compile``. argument: what ``worker_argument``
         returned."""
 
+    def find(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult | None:
+        """What ``compile`` would return for a task whose kernels are in the cache, in a process that was not prepared
+        for compiling. None if one is not there, or if that cannot be told without the compiler."""
+
     def compile(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
         """Compiles all kernels of one call. The result has the registers of the main kernel, and the largest spills and
         shared memory of any kernel.

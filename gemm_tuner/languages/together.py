@@ -74,6 +74,9 @@ class Together:
     def start_worker(self, target: Target, argument: str) -> None:
         self.main.start_worker(target, argument)
 
+    def find(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult | None:
+        return self.main.find(task, target, scripts_dir)
+
     def compile(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
         return self.main.compile(task, target, scripts_dir)
 

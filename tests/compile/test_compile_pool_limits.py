@@ -14,7 +14,7 @@ from multiprocess import forkserver
 from pool_tasks import LONG_S, SM_90, broken_task, failed_alone, good_tasks, pool_in, run, until
 from process_samples import ends
 
-from gemm_tuner.compile import compile_pool
+from gemm_tuner.compile import compile_pool, pool_worker
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.core.records import Status
 from gemm_tuner.languages.triton.language import LANGUAGE
@@ -88,7 +88,7 @@ def test_a_compile_that_waits_for_a_disk_has_as_much_time_again(
 
 def test_a_worker_that_cannot_be_killed_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is while what would tell of its end stands still."""
-    monkeypatch.setattr(compile_pool, "KILL_LIMIT_S", 0.1)
+    monkeypatch.setattr(pool_worker, "KILL_LIMIT_S", 0.1)
     with pool_in(tmp_path, workers=1) as pool, ThreadPoolExecutor() as thread:
         answers = thread.submit(lambda: [result for _, result in pool.run([broken_task(tmp_path, calls=HANGS)])])
         until(tmp_path / "pid", answers)

@@ -45,3 +45,13 @@ def test_a_closed_queue_has_nothing_left() -> None:
     queue.prefetch(some("b"))
     queue.close()
     assert taken(queue) == [] and len(queue) == 0
+
+
+def test_a_task_that_is_looked_at_waits_until_it_is_removed() -> None:
+    queue = TaskQueue(some("a", "b"))
+    queue.prefetch(some("x"))
+    a, b = some("a", "b")
+    assert queue.first(lambda task: task.name in "xb") == b and queue.first(lambda task: task.name == "y") is None
+    assert len(queue) == 3 and not queue.taken
+    assert queue.remove(b) and not queue.remove(b)
+    assert queue.first(lambda task: True) == a and taken(queue) == ["a", "x"]

@@ -77,6 +77,10 @@ class C:
     def start_worker(self, target: Target, argument: str) -> None:
         """Nothing to do: a worker only calls the compiler."""
 
+    def find(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult | None:
+        """None: ``compile`` looks into the cache just as soon."""
+        return None
+
     def compile(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
         """As the protocol says; registers and shared memory do not exist on a CPU and are 0."""
         started, of = time.perf_counter(), (task.name, task.specialization)

@@ -118,6 +118,18 @@ class Cute:
         if compiler.is_there():
             compiler.prepare(target.arch)
 
+    def find(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult | None:
+        """Without the DSL. What goes wrong here goes wrong again in ``compile``, which reports it."""
+        started, cache = time.perf_counter(), Path(os.environ[CACHE_VARIABLE])
+        try:
+            launches = launches_of(task, scripts_dir)
+            sources = sources_of(launches)
+            if not all(kernel_is_there(cache, source.entry) for source in sources):
+                return None
+            return self._result(task, launches, sources, target, True, started)
+        except Exception:
+            return None
+
     def compile(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
         if task.script is None:
             self._prepare_triton(target)
@@ -125,29 +137,44 @@ class Cute:
         started, of = time.perf_counter(), (task.name, task.specialization)
         cache = Path(os.environ[CACHE_VARIABLE])
         try:
-            script = loaded_script(task.script, scripts_dir)
-            config = config_of_kernel(task.script, scripts_dir)[task.name]
-            calls = workload_of(task.problem.kind).compile_calls(script, config, task.problem, blank)
-            sources = [Source.of(kernel) for _, kernel, *_ in calls if is_ours(kernel)]
+            launches = launches_of(task, scripts_dir)
+            sources = sources_of(launches)
             was_there = [kernel_is_there(cache, source.entry) for source in sources]
             for source in (source for source, there in zip(sources, was_there, strict=True) if not there):
                 compile_into(cache, source, scripts_dir)
-            needs = [needs_of(cache, source.entry) for source in sources]
-            after = self._compile_triton([launch for launch in calls if not is_ours(launch[1])], target)
+            return self._result(task, launches, sources, target, all(was_there), started)
         except CannotCache as error:
             raise OSError(str(error)) from error
         except Exception as error:  # the builder and the DSL can raise anything
             text = f"{type(error).__name__}: {said(error)}"[:MESSAGE_CHARACTERS]
             return CompileResult(*of, Status.COMPILE_ERROR, time.perf_counter() - started, message=text)
+
+    def _result(
+        self,
+        task: CompileTask,
+        launches: list[Launch],
+        sources: list[Source],
+        target: Target,
+        were_there: bool,
+        started: float,
+    ) -> CompileResult:
+        """Of a call whose kernels in this language, ``sources``, are in the cache; those of Triton are compiled.
+
+        were_there: they were before, too. started: by ``time.perf_counter``.
+        """
+        cache = Path(os.environ[CACHE_VARIABLE])
+        needs = [needs_of(cache, source.entry) for source in sources]
+        after = self._compile_triton([launch for launch in launches if not is_ours(launch[1])], target)
         return CompileResult(
-            *of,
+            task.name,
+            task.specialization,
             Status.OK,
             time.perf_counter() - started,
             registers=max(one.registers for one in needs),
             spills=max(one.spills for one in (*needs, *after)),
             shared_bytes=max(one.shared_bytes for one in (*needs, *after)),
             binary_hash=joined_hash([one.code_hash for one in (*needs, *after)]),
-            cached=all(was_there) and all(one.was_there for one in after),
+            cached=were_there and all(one.was_there for one in after),
             entries=(*(source.entry for source in sources), *(one.entry for one in after)),
         )
 
@@ -188,6 +215,19 @@ def blank(dtype: str, elements: int) -> Any:
     from gemm_tuner.languages.triton.blank import Blank
 
     return Blank(dtype, elements)
+
+
+def launches_of(task: CompileTask, scripts_dir: str) -> list[Launch]:
+    """The launches of a task's call, on blank arguments."""
+    assert task.script is not None
+    script = loaded_script(task.script, scripts_dir)
+    config = config_of_kernel(task.script, scripts_dir)[task.name]
+    return workload_of(task.problem.kind).compile_calls(script, config, task.problem, blank)
+
+
+def sources_of(launches: list[Launch]) -> list[Source]:
+    """The kernels of a call in this language."""
+    return [Source.of(kernel) for _, kernel, *_ in launches if is_ours(kernel)]
 
 
 def is_ours(kernel: Any) -> bool:
