@@ -40,7 +40,10 @@ def pool(tmp_path: Path) -> Iterator[CompilePool]:
 
 
 def answers(pool: CompilePool, tasks: list[CompileTask]) -> dict[str, CompileResult]:
-    return {result.name: result for _, result in pool.run(tasks)}
+    """By name; every task is answered once."""
+    found = [result for _, result in pool.run(tasks)]
+    assert sorted(one.name for one in found) == sorted(task.name for task in tasks)
+    return {one.name: one for one in found}
 
 
 def test_what_is_in_the_cache_starts_no_worker_that_compiles_it(pool: CompilePool, tmp_path: Path) -> None:
