@@ -32,7 +32,7 @@ from gemm_tuner.moe import (
     sensitivity,
     sorted_rows,
 )
-from gemm_tuner.moe.cute import ARCHITECTURE, CUTE
+from gemm_tuner.moe.cute import ARCHITECTURE, CUTE, is_fused
 from gemm_tuner.moe.launcher import TMA
 from gemm_tuner.moe.operands import MoeOperands
 from gemm_tuner.moe.own import OWN
@@ -141,7 +141,8 @@ class MoeWorkload(PlainWorkload):
     def specialization(self, problem: Problem, config: Config, target: Target) -> str:
         one = of(problem)
         if config.family == CUTE.family:  # a kernel serves all sizes
-            return f"{one.dtype}{'_bias' if one.bias else ''}"
+            activation = one.activation if is_fused(config.options()) else ""
+            return "_".join(filter(None, (one.dtype, "bias" * one.bias, activation)))
         text = launch.specialization(one, config.to_dict()["BLOCK_SIZE_M"])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -267,7 +268,7 @@ def _sorted_calls(
     """As ``_calls``, of rows sorted by expert. operands: None for compiling only."""
     found: list[Launch] = []
     for part in launch.PARTS:
-        given = None if operands is None else sorted_rows.tensors(operands, part, sorted_rows.of(operands))
+        given = None if operands is None else sorted_rows.tensors(operands, config, part)
         values = cute_arguments.values(problem, config, part, given, num_sms)
         found.append(script.call(cute_arguments.symbol(config, part), (), values, {}))
     return found
