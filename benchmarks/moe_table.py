@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from gemm_tuner.moe import tuned_file
 from gemm_tuner.moe.problem import MoeProblem
-from gemm_tuner.pipeline.rivals import NAME, TIME_US
+from gemm_tuner.pipeline.rivals import NAME, us_key
 from gemm_tuner.report import moe_calls
 from gemm_tuner.store import results, run_record
 from gemm_tuner.store.results import Results, Row
@@ -54,7 +54,7 @@ def main() -> None:
         cells += cells_of(whole, call.get(moe_calls.TUNED), ratios, "call, ")
         derived = row.facts.get("derived", {})
         ours = call.get(moe_calls.OURS) if kept.get("configs", {}).get(moe_calls.OURS) == derived.get(NAME) else None
-        cells += beside(us, derived.get(TIME_US), ratios, "tuned / own")
+        cells += beside(us, derived.get(us_key(NAME)), ratios, "tuned / own")
         cells += beside(call.get(moe_calls.TUNED), ours, ratios, "call, tuned / own")
         tile = "x".join(str(value) for value in list(row.config.options().values())[:3])
         rest = "/".join(str(value) for value in list(row.config.options().values())[3:])

@@ -19,6 +19,7 @@ ARCHITECTURE = "sm_90"
 CUTE_FIELDS = ("CLUSTER_M", "PINGPONG")
 # 1: the up-projection's epilogue computes the activation. The times of its GEMMs then contain that of other work.
 FUSED = "FUSED_ACTIVATION"
+FUSED_KEY = "fused_kernel"  # by which a row names the fastest of those
 FUSABLE = ("silu", "gelu", "gelu_tanh", "swigluoai")
 BLOCK_K = 64  # rows that are loaded by their index are loaded in 128 bytes
 

@@ -32,7 +32,7 @@ from gemm_tuner.moe import (
     sensitivity,
     sorted_rows,
 )
-from gemm_tuner.moe.cute import ARCHITECTURE, CUTE, is_fused
+from gemm_tuner.moe.cute import ARCHITECTURE, CUTE, FUSED_KEY, is_fused
 from gemm_tuner.moe.launcher import TMA
 from gemm_tuner.moe.operands import MoeOperands
 from gemm_tuner.moe.own import OWN
@@ -117,8 +117,13 @@ class MoeWorkload(PlainWorkload):
         return PlainConfig(server.family, tuple(fields.items()))
 
     def can_win(self, problem: Problem, config: Config) -> bool:
-        """Of a server's problem its own configurations, which it can launch."""
-        return config.family in {launcher.family for launcher in launchers.winning(of(problem))}
+        """Of a server's problem its own configurations, which it can launch; never one whose GEMMs do the activation's
+        work, too."""
+        families = {launcher.family for launcher in launchers.winning(of(problem))}
+        return config.family in families and not is_fused(config.options())
+
+    def rival_key(self, problem: Problem, config: Config) -> str:
+        return FUSED_KEY if is_fused(config.options()) else super().rival_key(problem, config)
 
     def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
         found = [launcher for launcher in launchers.competing(of(problem)) if launcher.has_pairs]
