@@ -34,6 +34,7 @@ class Cute(Launcher):
             "GROUP_SIZE_M": [1, 2, 8],
             "CLUSTER_M": [1, 2],
             "PINGPONG": [0, 1],
+            FUSED: [0, 1],
         }
 
     def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:

@@ -32,7 +32,7 @@ from gemm_tuner.moe import (
     sensitivity,
     sorted_rows,
 )
-from gemm_tuner.moe.cute import ARCHITECTURE, CUTE, FUSED_KEY, is_fused
+from gemm_tuner.moe.cute import ARCHITECTURE, CUTE, FUSED, FUSED_KEY, is_fused
 from gemm_tuner.moe.launcher import TMA
 from gemm_tuner.moe.operands import MoeOperands
 from gemm_tuner.moe.own import OWN
@@ -58,6 +58,7 @@ class MoeWorkload(PlainWorkload):
         "rotating_tensor": "a fused MoE layer has one set of operands for each draw of the routing",
         "init_type": "a fused MoE layer's dtype says what its operands hold",
     }
+    config_legend = f"{FUSED}1: times contain the activation, which those of others do not"
     sets_are_apart = False  # draws of the routing share the weights
     problem_keys = KEYS
     search_axes: Mapping[str, Axis] = {**PlainWorkload.search_axes, "GROUP_SIZE_M": Axis(0.5, any_step=True)}
@@ -127,7 +128,10 @@ class MoeWorkload(PlainWorkload):
 
     def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
         found = [launcher for launcher in launchers.competing(of(problem)) if launcher.has_pairs]
-        return [pair for one in found for pair in pairs.best(one.family, screened, is_padded=one is not CUTE)]
+        sorts = [[one for one in screened if is_fused(one[0].options()) is fused] for fused in (False, True)]
+        return [
+            pair for one in found for some in sorts for pair in pairs.best(one.family, some, is_padded=one is not CUTE)
+        ]
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
         one = of(problem)
