@@ -18,8 +18,9 @@ import pandas as pd
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from gemm_tuner.moe import tuned_file
+from gemm_tuner.moe.cute import FUSED_KEY
 from gemm_tuner.moe.problem import MoeProblem
-from gemm_tuner.pipeline.rivals import NAME, TIME_US
+from gemm_tuner.pipeline.rivals import NAME, us_key
 from gemm_tuner.report import moe_calls
 from gemm_tuner.store import results, run_record
 from gemm_tuner.store.results import Results, Row
@@ -28,7 +29,7 @@ from gemm_tuner.store.run_record import TABLES, tables_folder
 HEAD = (
     "| M | default us | shipped us | tuned us | default / tuned | shipped / tuned | call default us | call shipped us "
     "| call tuned us | call default / tuned | call shipped / tuned | own us | tuned / own | call own us "
-    "| call tuned / own | verified | configuration |"
+    "| call tuned / own | call fused us | call tuned / fused | verified | configuration |"
 )
 
 
@@ -54,8 +55,14 @@ def main() -> None:
         cells += cells_of(whole, call.get(moe_calls.TUNED), ratios, "call, ")
         derived = row.facts.get("derived", {})
         ours = call.get(moe_calls.OURS) if kept.get("configs", {}).get(moe_calls.OURS) == derived.get(NAME) else None
-        cells += beside(us, derived.get(TIME_US), ratios, "tuned / own")
+        cells += beside(us, derived.get(us_key(NAME)), ratios, "tuned / own")
         cells += beside(call.get(moe_calls.TUNED), ours, ratios, "call, tuned / own")
+        fused = (
+            call.get(moe_calls.FUSED)
+            if kept.get("configs", {}).get(moe_calls.FUSED) == derived.get(FUSED_KEY)
+            else None
+        )
+        cells += beside(call.get(moe_calls.TUNED), fused, ratios, "call, tuned / fused")
         tile = "x".join(str(value) for value in list(row.config.options().values())[:3])
         rest = "/".join(str(value) for value in list(row.config.options().values())[3:])
         print(f"| {row.problem.M} | {' | '.join(cells)} | {row.verified.value} | {tile} {rest} |")

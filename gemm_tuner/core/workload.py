@@ -140,6 +140,10 @@ class Workload(Protocol):
     def can_win(self, problem: Problem, config: Config) -> bool:
         """Whether a configuration can become the problem's row; others are measured beside those that can."""
 
+    def rival_key(self, problem: Problem, config: Config) -> str:
+        """For a configuration that cannot win: the key by which a row names the fastest of its sort. Sorts whose times
+        are of different work have different keys."""
+
     def check_axes(self, axes: Any, where: str, device: Device) -> dict[str, tuple[Any, ...]]:
         """Validates the axes of one family of a space file and returns their values. Raises UserError naming the
         axis."""

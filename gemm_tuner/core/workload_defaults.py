@@ -49,6 +49,9 @@ class WorkloadDefaults:
     def can_win(self, problem: Problem, config: Config) -> bool:
         return not config.is_of_a_server
 
+    def rival_key(self, problem: Problem, config: Config) -> str:
+        return "own_kernel"
+
     def start_worker(self) -> None: ...
 
     def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:

@@ -17,9 +17,9 @@ from gemm_tuner.gemm.reference import (
     TRUNCATION_FACTOR,
 )
 from gemm_tuner.languages.bits import first_difference
-from gemm_tuner.moe import launch, sorted_rows
-from gemm_tuner.moe.cute import CUTE
-from gemm_tuner.moe.launch import DOWN, PARTS, extent
+from gemm_tuner.moe import activation, launch, sorted_rows
+from gemm_tuner.moe.cute import CUTE, is_fused
+from gemm_tuner.moe.launch import DOWN, PARTS, UP, extent
 from gemm_tuner.moe.launchers import of_config
 from gemm_tuner.moe.operands import Gemm, MoeOperands, make
 from gemm_tuner.moe.problem import MoeProblem
@@ -40,6 +40,7 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
     places: Any = slice(None)  # of rows
     launcher = of_config(problem, config)
     if launcher is CUTE:
+        results = {part: sorted_rows.result(given, config, part) for part in PARTS}
         places, operands = sorted_rows.of(operands).places, sorted_rows.in_row_order(operands)
     worst = Verdict(problem, name, True, 0.0, 0.0)
     first: dict[str, Any] = {}
@@ -55,7 +56,8 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
                 first[part] = found.clone()
                 narrow = found.to(operands.gemms[part].c.dtype)
                 writes_zeros = launcher is not CUTE and not launch.sides(config, part).c_sorted
-                verdict = compared(problem, operands, part, name, narrow, wide=given.wide, writes_zeros=writes_zeros)
+                of = {"wide": given.wide, "writes_zeros": writes_zeros, "activated": part == UP and is_fused(config)}
+                verdict = compared(problem, operands, part, name, narrow, **of)
                 worst = verdict if verdict.error_over_bound > worst.error_over_bound or not verdict.ok else worst
             elif first_difference(first[part], found) is not None:
                 text = f"call {turn + 1} of the {part} GEMM gave other bits"
@@ -74,10 +76,11 @@ def processors(device: str) -> int:
 
 def compared(
     problem: MoeProblem, operands: MoeOperands, part: str, name: str, found: Any, *, wide: bool,
-    writes_zeros: bool = True,
+    writes_zeros: bool = True, activated: bool = False,
 ) -> Verdict:  # fmt: skip
     """The verdict on C of one GEMM: errors are relative to their bounds; a row that was not written is wrong. wide: the
-    kernel multiplied in fp32. writes_zeros: to the rows of other ranks' experts, which it leaves alone otherwise."""
+    kernel multiplied in fp32. writes_zeros: to the rows of other ranks' experts, which it leaves alone otherwise.
+    activated: C has the activation's results."""
     import torch
 
     worst, at, most = 0.0, (0, 0), 0.0
@@ -90,7 +93,7 @@ def compared(
         return Verdict(problem, name, False, math.inf, math.inf, (row, column), text)
     for expert in torch.unique(flat[flat < problem.E]).tolist():
         rows = torch.nonzero(flat == expert).flatten()
-        expected, bound = reference(problem, operands, part, a, rows, expert, wide=wide)
+        expected, bound = reference(problem, operands, part, a, rows, expert, wide=wide, activated=activated)
         error = (found[rows].double() - expected).abs()
         score = (error / bound).nan_to_num(nan=math.inf, posinf=math.inf)
         place = int(score.argmax())
@@ -103,12 +106,14 @@ def compared(
 
 
 def reference(
-    problem: MoeProblem, operands: MoeOperands, part: str, wide_a: Any, rows: Any, expert: int, *, wide: bool
-) -> tuple[Any, Any]:
+    problem: MoeProblem, operands: MoeOperands, part: str, wide_a: Any, rows: Any, expert: int, *, wide: bool,
+    activated: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
     """(values in float64, error bound) of the rows of C that one expert makes. wide_a: A in float32.
 
     The bound is that of a GEMM (``gemm.reference``): rounding and truncation of a sum of K products, roundings of
-    scales, bias and router weight in fp32, and one rounding to the type of C.
+    scales, bias and router weight in fp32, and one rounding to the type of C, which follows the activation if C has
+    the results of that.
     """
     one, of = operands.gemms[part], extent(problem, part)
     a = wide_a[rows // of.divisor].double()
@@ -131,6 +136,8 @@ def reference(
         expected = expected + one.bias[expert].double()
         magnitude = magnitude + one.bias[expert].double().abs()
     slack = slack + EPILOGUE_ROUNDOFF * magnitude
+    if activated:
+        expected, slack = activation.of_sums(problem, expected, slack)
     if part == DOWN:
         weight = operands.router[rows].double()[:, None]
         expected, slack = expected * weight, slack * weight

@@ -6,6 +6,7 @@ What is said here of the library's class was read in quack-kernels 0.6.5 and see
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gemm_tuner.moe.launcher import Axes, Launcher
@@ -16,6 +17,10 @@ ARCHITECTURE = "sm_90"
 # Axes that the servers' kernels and ours in Triton do not have: blocks of a cluster along M, which load weights
 # together, and whether two warp groups take tiles in turns.
 CUTE_FIELDS = ("CLUSTER_M", "PINGPONG")
+# 1: the up-projection's epilogue computes the activation. The times of its GEMMs then contain that of other work.
+FUSED = "FUSED_ACTIVATION"
+FUSED_KEY = "fused_kernel"  # by which a row names the fastest of those
+FUSABLE = ("silu", "gelu", "gelu_tanh", "swigluoai")
 BLOCK_K = 64  # rows that are loaded by their index are loaded in 128 bytes
 
 
@@ -29,6 +34,7 @@ class Cute(Launcher):
             "GROUP_SIZE_M": [1, 2, 8],
             "CLUSTER_M": [1, 2],
             "PINGPONG": [0, 1],
+            FUSED: [0, 1],
         }
 
     def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
@@ -49,3 +55,7 @@ class Cute(Launcher):
 
 
 CUTE = Cute(NAME, "cute_moe", has_pairs=True)
+
+
+def is_fused(config: Mapping[str, Any]) -> bool:
+    return config.get(FUSED) == 1

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gemm_tuner.moe.cute import is_fused
 from gemm_tuner.moe.launch import DOWN, UP, part_config
 from gemm_tuner.moe.problem import MoeProblem
 
 
 @dataclass(frozen=True)
 class SortedTensors:
-    """The tensors of one GEMM; C's rows are places, sorted by expert. tokens: row of A of each place; None where a
-    place has the row of its own number. starts: the first place of each expert, and behind the last."""
+    """The tensors of one GEMM; C's rows are places, sorted by expert. c: of an up-projection with its activation that
+    one's results. tokens: row of A of each place; None where a place has the row of its own number. starts: the first
+    place of each expert, and behind the last."""
 
     a: Any
     w: Any
@@ -27,7 +29,8 @@ def symbol(config: dict[str, Any], part: str) -> str:
     """A kernel's name; the order of tiles is an argument of its launch."""
     own = part_config(config, part)
     tile = "x".join(str(size) for size in tile_of(own))
-    return f"cute_moe_{part}_{tile}_c{own['CLUSTER_M']}_p{own['PINGPONG']}"
+    activated = "_activated" if part == UP and is_fused(config) else ""
+    return f"cute_moe_{part}_{tile}_c{own['CLUSTER_M']}_p{own['PINGPONG']}{activated}"
 
 
 def tile_of(own: dict[str, Any]) -> list[int]:
@@ -37,11 +40,14 @@ def tile_of(own: dict[str, Any]) -> list[int]:
 def compiled(problem: MoeProblem, config: dict[str, Any], part: str) -> dict[str, Any]:
     """The parameters of ``build`` in the template."""
     own = part_config(config, part)
+    fused = part == UP and is_fused(config)
     return {
         "dtype": problem.dtype,
         "bias": problem.bias,
         "gathers": part == UP,
         "weighs": part == DOWN,
+        "activation": problem.activation if fused else "",
+        "halves": fused and problem.gate == "halves",
         "tile": tile_of(own),
         "cluster_m": own["CLUSTER_M"],
         "pingpong": own["PINGPONG"] == 1,

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gemm_tuner.core.records import Device
-from gemm_tuner.moe.launch import PARTS, extent
+from gemm_tuner.moe.cute import FUSED
+from gemm_tuner.moe.launch import PARTS, UP, extent
 from gemm_tuner.moe.problem import MoeProblem
 
 LAUNCH_US = 2.0
@@ -19,7 +20,8 @@ FILL_US, STORE_US = 0.5, 0.7
 
 
 def predict_us(c: Any, problem: MoeProblem, counts: npt.NDArray[np.intp], device: Device) -> Any:
-    """Predicted time of both GEMMs, microseconds. c: columns. counts: rows of each expert."""
+    """Predicted time of both GEMMs, microseconds; a fused activation is hidden behind loads and products. c: columns.
+    counts: rows of each expert."""
     sm_flops_us = device.tflops(problem.rate_key) * 1e6 / device.num_sms * MATRIX_SHARE
     dram = device.dram_gbps * 1e3 * MEMORY_SHARE  # bytes a microsecond
     clusters = clusters_along_m(c, counts)
@@ -30,7 +32,8 @@ def predict_us(c: Any, problem: MoeProblem, counts: npt.NDArray[np.intp], device
         tiles = clusters * c.CLUSTER_M * np.ceil(of.columns / c.BLOCK_SIZE_N)
         rounds = np.ceil(tiles / device.num_sms)  # a program on each SM takes tile after tile
         matrix_us = rounds * 2.0 * c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * of.depth / sm_flops_us
-        moved = touched * of.columns * of.depth * 2.0 + 2.0 * problem.rows * (of.depth / of.divisor + of.columns)
+        written = of.columns * np.where((part == UP) & are_fused(c), 0.5, 1.0)
+        moved = touched * of.columns * of.depth * 2.0 + 2.0 * problem.rows * (of.depth / of.divisor + written)
         # Where each tile reads weights of its own, those of the last round are read by few SMs.
         uneven = rounds * device.num_sms / np.maximum(tiles, 1)
         memory_us = moved / dram * np.minimum(uneven, 2.0)
@@ -46,3 +49,8 @@ def clusters_along_m(c: Any, counts: npt.NDArray[np.intp]) -> Any:
     rows = np.asarray(c.BLOCK_SIZE_M * c.CLUSTER_M, dtype=np.int64)
     values, places = np.unique(rows, return_inverse=True)
     return np.array([(-(-counts // block)).sum() for block in values])[places]
+
+
+def are_fused(c: Any) -> Any:
+    """c: columns, of configurations from before there was this axis, too."""
+    return np.equal(getattr(c, FUSED, 0), 1)

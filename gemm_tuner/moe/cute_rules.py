@@ -8,7 +8,8 @@ import numpy as np
 
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.gemm.families import gemm_cute
-from gemm_tuner.moe.cute import CUTE
+from gemm_tuner.moe.cute import CUTE, FUSABLE
+from gemm_tuner.moe.cute_model import are_fused
 from gemm_tuner.moe.launch import PARTS, extent
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.rule_of import rule_of
@@ -43,6 +44,20 @@ def sums_fit_the_registers(c: Any, p: Problem, d: Device) -> Any:
     """a thread's share of the tile exceeds its registers"""
     three = gemm_cute.warp_groups(c) == 3
     return gemm_cute.accumulators(c) <= np.where(three, MOST_SUMS_OF_THREE, MOST_SUMS)
+
+
+@rule_of(CUTE)
+def epilogue_has_the_activation(c: Any, p: Problem, d: Device) -> Any:
+    """no epilogue computes it: no gate, another one than silu, gelu, gelu_tanh and swigluoai, or halves with a bias"""
+    assert isinstance(p, MoeProblem)
+    fusable = p.activation in FUSABLE and not (p.bias and p.gate == "halves")
+    return (c.BLOCK_SIZE_M > 0) & (fusable | ~are_fused(c))
+
+
+@rule_of(CUTE)
+def tile_of_a_fused_activation(c: Any, p: Problem, d: Device) -> Any:
+    """the library does not use tiles of 192 rows whose warp groups work together for a gated activation"""
+    return (c.BLOCK_SIZE_M != 192) | (c.PINGPONG == 1) | ~are_fused(c)
 
 
 @rule_of(CUTE)

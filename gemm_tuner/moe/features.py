@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from gemm_tuner.moe.cute import CUTE_FIELDS
+from gemm_tuner.moe.cute import CUTE_FIELDS, FUSED
 from gemm_tuner.moe.launch import OF_DOWN
 from gemm_tuner.moe.launcher import AMD_FIELDS, FIELDS, TMA
 from gemm_tuner.moe.own import OWN_FIELDS
 
-AXES = (*FIELDS, TMA, *AMD_FIELDS, *OWN_FIELDS, *CUTE_FIELDS)
+AXES = (*FIELDS, TMA, *AMD_FIELDS, *OWN_FIELDS, *CUTE_FIELDS, FUSED)
 # Of every size, whatever its candidates have: a server's default, or a configuration that the user gave, can have axes
 # at one size of a run that no candidate has at another.
 COLUMNS = (*AXES, *(OF_DOWN + axis for axis in AXES), "predicted_us")

@@ -8,14 +8,14 @@ from typing import Any
 
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config
-from gemm_tuner.moe.cute import CUTE, CUTE_FIELDS
+from gemm_tuner.moe.cute import CUTE, CUTE_FIELDS, FUSED
 from gemm_tuner.moe.launcher import AMD_FIELDS, FIELDS, Launcher
 from gemm_tuner.moe.own import NAME, OWN, OWN_FIELDS
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import SERVERS
 
 LAUNCHERS: Mapping[str, Launcher] = {**SERVERS, NAME: OWN, CUTE.name: CUTE}
-_AXIS = re.compile(f"_((?:down_)?(?:{'|'.join((*FIELDS, *AMD_FIELDS, *OWN_FIELDS, *CUTE_FIELDS))}))([0-9]+)")
+_AXIS = re.compile(f"_((?:down_)?(?:{'|'.join((*FIELDS, *AMD_FIELDS, *OWN_FIELDS, *CUTE_FIELDS, FUSED))}))([0-9]+)")
 BY_FAMILY = {one.family: one for one in LAUNCHERS.values()}
 
 

@@ -26,7 +26,7 @@ Screened = Sequence[tuple[Config, tuple[float, ...]]]
 
 def best(family: str, screened: Screened, *, is_padded: bool = True) -> Iterator[PlainConfig]:
     """The pairs of two different configurations of a family with the smallest sums of kernel times, best first.
-    is_padded: rows are padded to blocks."""
+    screened: with times of the same work. is_padded: rows are padded to blocks."""
     single = [(one.options(), us) for one, us in screened
               if one.family == family and len(us) == 2 and not _is_pair(one)]  # fmt: skip
     fields = (*(() if is_padded else ("BLOCK_SIZE_M",)), *SHAPE_FIELDS, TMA, *AMD_FIELDS, *OWN_FIELDS, *CUTE_FIELDS)

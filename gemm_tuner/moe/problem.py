@@ -85,6 +85,11 @@ class MoeProblem:
         return 1 if self.activation.endswith(NO_GATE) else 2
 
     @property
+    def gate(self) -> str:
+        """How columns of the up-projection hold gates and values: "halves", "pairs" of one each, or "" for no gate."""
+        return "" if self.gates == 1 else "pairs" if self.activation == "swigluoai" else "halves"
+
+    @property
     def rows(self) -> int:
         """M * topk."""
         return self.M * self.topk

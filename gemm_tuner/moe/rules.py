@@ -175,6 +175,8 @@ VALID = (
     cute_rules.orders_alike_along_n,
     cute_rules.tile_of_the_class,
     cute_rules.sums_fit_the_registers,
+    cute_rules.epilogue_has_the_activation,
+    cute_rules.tile_of_a_fused_activation,
     cute_rules.rows_of_whole_16_bytes,
 )
 LIKELY = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from gemm_tuner.moe.cute import is_fused
 from gemm_tuner.moe.cute_arguments import SortedTensors
 from gemm_tuner.moe.launch import DOWN, UP
 
@@ -59,11 +60,19 @@ def buckets(operands: MoeOperands) -> npt.NDArray[np.int32]:
     return np.minimum(operands.ids.ravel(), operands.problem.E).astype(np.int32)
 
 
-def tensors(operands: MoeOperands, part: str, rows: SortedRows) -> SortedTensors:
-    gemm = operands.gemms[part]
+def tensors(operands: MoeOperands, config: dict[str, Any], part: str) -> SortedTensors:
+    gemm, rows = operands.gemms[part], of(operands)
     tokens = rows.tokens if part == UP else None
     router = rows.router if part == DOWN else None
-    return SortedTensors(gemm.a, gemm.w, gemm.c, gemm.bias, rows.starts, tokens, router)
+    return SortedTensors(gemm.a, gemm.w, result(operands, config, part), gemm.bias, rows.starts, tokens, router)
+
+
+def result(operands: MoeOperands, config: dict[str, Any], part: str) -> Any:
+    """C of a GEMM, [places, columns]; of an up-projection with its activation [places, N], in the memory of C."""
+    c, one = operands.gemms[part].c, operands.problem
+    if part == DOWN or not is_fused(config):
+        return c
+    return c.view(-1)[: one.rows * one.N].view(one.rows, one.N)
 
 
 def in_row_order(operands: MoeOperands) -> MoeOperands:

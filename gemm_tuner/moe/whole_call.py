@@ -51,11 +51,14 @@ class WholeCall:
         if one.dtype == "fp8_w8a8":
             self._activate(self.x, self.tensors[UP], one.K, "", "", None)
         launch_all(self.launches[:1])
-        gate = "" if one.activation.endswith(NO_GATE) else "pairs" if one.activation == "swigluoai" else "halves"
-        kind, places = one.activation.removesuffix(NO_GATE), self.aligned[0] if self.is_sorted else None
-        self._activate(self.tensors[UP].c, self.tensors[DOWN], one.N, gate, kind, places)
+        self._between()
         launch_all(self.launches[1:])
         self._add_up()
+
+    def _between(self) -> None:
+        one = self.problem
+        kind, places = one.activation.removesuffix(NO_GATE), self.aligned[0] if self.is_sorted else None
+        self._activate(self.tensors[UP].c, self.tensors[DOWN], one.N, one.gate, kind, places)
 
     def _add_up(self) -> None:
         from gemm_tuner.moe import whole_call_kernels as kernels

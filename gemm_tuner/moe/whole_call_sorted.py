@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.moe import sorted_rows
 from gemm_tuner.moe.check import processors
-from gemm_tuner.moe.launch import DOWN, Tensors
+from gemm_tuner.moe.cute import is_fused
+from gemm_tuner.moe.launch import DOWN, UP, Tensors
 from gemm_tuner.moe.sorted_rows import SortedRows
 from gemm_tuner.moe.whole_call import BLOCK, WholeCall, own_tensors
 
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SortedCall(WholeCall):
-    """rows: what the alignment writes. router: fp32 weight of each row, by token and slot."""
+    """rows: what the alignment writes. router: fp32 weight of each row, by token and slot. fused: the first GEMM writes
+    the second one's A."""
 
     rows: SortedRows
     router: Any
+    fused: bool
 
     def _align(self) -> None:
         from gemm_tuner.moe import sorting_kernels, whole_call_kernels
@@ -39,6 +42,10 @@ class SortedCall(WholeCall):
             self.ids, rows.starts, taken, self.router, *to, one.rows, one.topk, BLOCK
         )  # fmt: skip
 
+    def _between(self) -> None:
+        if not self.fused:
+            super()._between()
+
     def _add_up(self) -> None:
         from gemm_tuner.moe import sorting_kernels
 
@@ -53,6 +60,9 @@ def made(workload: MoeWorkload, script: ModuleType, config: dict[str, Any], oper
 
     one = operands.problem
     x, gemms = own_tensors(operands)
+    fused = is_fused(config)
+    if fused:
+        gemms[UP] = replace(gemms[UP], c=gemms[DOWN].a)
     given = sorted_rows.of(operands)
     rows = SortedRows(given.starts.clone(), given.tokens.clone(), given.router.clone(), given.places.clone())
     mine = replace(operands, gemms=gemms, by_expert=[rows])
@@ -62,4 +72,4 @@ def made(workload: MoeWorkload, script: ModuleType, config: dict[str, Any], oper
     out = torch.empty(one.M, one.K, dtype=gemms[DOWN].c.dtype, device=x.device)
     tensors = {part: Tensors(a=gemm.a, c=gemm.c) for part, gemm in gemms.items()}
     of_call = one, x, tensors, False, out, ids, (None, None, None), launches, 1, counts
-    return SortedCall(*of_call, rows, operands.router)
+    return SortedCall(*of_call, rows, operands.router, fused)

@@ -32,7 +32,7 @@ from gemm_tuner.moe import (
     sensitivity,
     sorted_rows,
 )
-from gemm_tuner.moe.cute import ARCHITECTURE, CUTE
+from gemm_tuner.moe.cute import ARCHITECTURE, CUTE, FUSED, FUSED_KEY, is_fused
 from gemm_tuner.moe.launcher import TMA
 from gemm_tuner.moe.operands import MoeOperands
 from gemm_tuner.moe.own import OWN
@@ -58,6 +58,7 @@ class MoeWorkload(PlainWorkload):
         "rotating_tensor": "a fused MoE layer has one set of operands for each draw of the routing",
         "init_type": "a fused MoE layer's dtype says what its operands hold",
     }
+    config_legend = f"{FUSED}1: times contain the activation, which those of others do not"
     sets_are_apart = False  # draws of the routing share the weights
     problem_keys = KEYS
     search_axes: Mapping[str, Axis] = {**PlainWorkload.search_axes, "GROUP_SIZE_M": Axis(0.5, any_step=True)}
@@ -117,12 +118,20 @@ class MoeWorkload(PlainWorkload):
         return PlainConfig(server.family, tuple(fields.items()))
 
     def can_win(self, problem: Problem, config: Config) -> bool:
-        """Of a server's problem its own configurations, which it can launch."""
-        return config.family in {launcher.family for launcher in launchers.winning(of(problem))}
+        """Of a server's problem its own configurations, which it can launch; never one whose GEMMs do the activation's
+        work, too."""
+        families = {launcher.family for launcher in launchers.winning(of(problem))}
+        return config.family in families and not is_fused(config.options())
+
+    def rival_key(self, problem: Problem, config: Config) -> str:
+        return FUSED_KEY if is_fused(config.options()) else super().rival_key(problem, config)
 
     def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
         found = [launcher for launcher in launchers.competing(of(problem)) if launcher.has_pairs]
-        return [pair for one in found for pair in pairs.best(one.family, screened, is_padded=one is not CUTE)]
+        sorts = [[one for one in screened if is_fused(one[0].options()) is fused] for fused in (False, True)]
+        return [
+            pair for one in found for some in sorts for pair in pairs.best(one.family, some, is_padded=one is not CUTE)
+        ]
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
         one = of(problem)
@@ -141,7 +150,8 @@ class MoeWorkload(PlainWorkload):
     def specialization(self, problem: Problem, config: Config, target: Target) -> str:
         one = of(problem)
         if config.family == CUTE.family:  # a kernel serves all sizes
-            return f"{one.dtype}{'_bias' if one.bias else ''}"
+            activation = one.activation if is_fused(config.options()) else ""
+            return "_".join(filter(None, (one.dtype, "bias" * one.bias, activation)))
         text = launch.specialization(one, config.to_dict()["BLOCK_SIZE_M"])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -267,7 +277,7 @@ def _sorted_calls(
     """As ``_calls``, of rows sorted by expert. operands: None for compiling only."""
     found: list[Launch] = []
     for part in launch.PARTS:
-        given = None if operands is None else sorted_rows.tensors(operands, part, sorted_rows.of(operands))
+        given = None if operands is None else sorted_rows.tensors(operands, config, part)
         values = cute_arguments.values(problem, config, part, given, num_sms)
         found.append(script.call(cute_arguments.symbol(config, part), (), values, {}))
     return found

@@ -100,7 +100,7 @@ def cut_sizes(options: RunOptions, device: Device, wanted: Sequence[Server]) -> 
 @dataclass(frozen=True)
 class SearchedApart:
     """Runs a search on the candidates that can win a size, and separately on others: those that each server can launch,
-    and rivals."""
+    and each sort of rivals."""
 
     inner: Search
     own: Mapping[Problem, frozenset[str]]
@@ -130,8 +130,8 @@ def searched_apart(search: Search, wanted: Sequence[Server], states: Iterable[Si
     states = list(states)
     apart: list[dict[Problem, frozenset[str]]] = []
     beside = {state.problem: rivals.of_size(state) for state in states}
-    if any(beside.values()):
-        apart.append(beside)
+    for key in rivals.keys(states):
+        apart.append({problem: of_key.get(key, frozenset()) for problem, of_key in beside.items()})
     for server in wanted:
         found = {state.problem: frozenset(server.launchable(state)) for state in states}
         if found not in apart:

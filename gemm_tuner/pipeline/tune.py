@@ -243,8 +243,10 @@ class Tuning:
         pace, verdicts = self.session.limits.pace, self.session.store.verdicts
         of_servers = (partial(serving.to_check, server, times, verdicts) for server in self.servers)
         all_us = [us for _, us in times]
-        beside = (partial(one.to_check, order, all_us, verdicts) for one in (substitutes, rivals))
-        for candidates in (*beside, *of_servers):
+        of_rivals = (
+            partial(rivals.to_check, order, all_us, verdicts, key) for key in rivals.keys(state for state, _ in order)
+        )
+        for candidates in (partial(substitutes.to_check, order, all_us, verdicts), *of_rivals, *of_servers):
             wanted = candidates()
             if wanted and not pace.budget.has_time_for(2 * pace.check().of(len(order))):
                 return

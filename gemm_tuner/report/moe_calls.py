@@ -21,6 +21,7 @@ from gemm_tuner.languages.together import named
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.launcher_process import launcher_env
 from gemm_tuner.moe import launchers, routing
+from gemm_tuner.moe.cute import FUSED_KEY
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.workload import WORKLOAD
 from gemm_tuner.source import codegen
@@ -32,7 +33,8 @@ from gemm_tuner.system.processes import module_command
 from gemm_tuner.system.source_hash import files_sha
 from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
-TUNED, DEFAULT, CURRENT, OURS = LABELS = ("tuned", "default", "current", "own")
+# fused: ours whose first GEMM computes the activation, of which GEMMs' times say nothing beside others'.
+TUNED, DEFAULT, CURRENT, OURS, FUSED = LABELS = ("tuned", "default", "current", "own", "fused")
 LIMIT_S = 300.0
 CHILD = (*module_command("gemm_tuner.moe.whole_call_process"),)
 
@@ -73,7 +75,10 @@ def layers(
         configs: dict[str, Config] = {TUNED: row.config, **({DEFAULT: default} if default else {})}
         if row.problem in current:
             configs[CURRENT] = current[row.problem]
-        if ours := launchers.ours_named(str(row.facts.get("derived", {}).get("own_kernel", ""))):
+        derived = row.facts.get("derived", {})
+        if fused := launchers.ours_named(str(derived.get(FUSED_KEY, ""))):
+            configs[FUSED] = fused
+        if ours := launchers.ours_named(str(derived.get("own_kernel", ""))):
             configs[OURS] = ours
         elif row.substitute is not None:  # ours in Triton, beside a winner in CuTe DSL
             configs[OURS] = row.substitute.config

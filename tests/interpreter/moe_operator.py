@@ -60,4 +60,7 @@ def _activated(problem: MoeProblem, hidden: Any) -> Any:
         gate, value = hidden[0::2].clamp(max=7), hidden[1::2].clamp(-7, 7)
         return gate * torch.sigmoid(1.702 * gate) * (value + 1)
     gate, value = hidden[: problem.N], hidden[problem.N :]
-    return (torch.nn.functional.gelu(gate) if problem.activation == "gelu" else gate * torch.sigmoid(gate)) * value
+    if problem.activation in ("gelu", "gelu_tanh"):
+        approximate = "tanh" if problem.activation == "gelu_tanh" else "none"
+        return torch.nn.functional.gelu(gate, approximate=approximate) * value
+    return gate * torch.sigmoid(gate) * value

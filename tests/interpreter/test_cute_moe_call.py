@@ -16,6 +16,8 @@ from gemm_tuner.source import codegen
 LAYER = MoeProblem("own", 5, 4, 48, 80, 2, seeds=1)
 FIELDS = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1, "CLUSTER_M": 1, "PINGPONG": 1}
 CONFIG = PlainConfig("cute_moe", tuple(FIELDS.items()))
+FUSED = PlainConfig("cute_moe", tuple({**FIELDS, "FUSED_ACTIVATION": 1}.items()))
+PAIRS = replace(LAYER, activation="swigluoai", bias=True)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,20 @@ CONFIG = PlainConfig("cute_moe", tuple(FIELDS.items()))
     ids=["plain", "bias", "one token", "experts without rows", "experts of other ranks"],
 )
 def test_the_whole_operator_is_right(problem: MoeProblem, tmp_path: Path) -> None:
+    assert error_of(problem, CONFIG, tmp_path) < 2e-3
+
+
+def error_of(problem: MoeProblem, config: PlainConfig, folder: Path) -> float:
     target = device("sm_90").target
-    script = codegen.write_script(ROOT / "templates", tmp_path, "cute_moe", problem, [CONFIG], target)
-    assert operator_error(str(tmp_path / script.file), problem, CONFIG) < 2e-3
+    script = codegen.write_script(ROOT / "templates", folder, "cute_moe", problem, [config], target)
+    return operator_error(str(folder / script.file), problem, config)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [replace(LAYER, activation="gelu"), PAIRS, replace(LAYER, M=21, global_E=12, activation="gelu_tanh")],
+    ids=["halves", "pairs, bias", "experts of other ranks"],
+)
+def test_the_whole_operator_is_right_without_a_kernel_for_its_activation(problem: MoeProblem, tmp_path: Path) -> None:
+    """The second GEMM reads what the first one wrote."""
+    assert error_of(problem, FUSED, tmp_path) < 2e-3

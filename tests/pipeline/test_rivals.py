@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from gemm_tuner.store import results
 
 KERNEL = TakenKernel("kernel.py", "fused_moe_kernel", "", "def fused_moe_kernel(NAME): pass", (), (), "0" * 12)
 LAYER = MoeProblem("vllm", 64, 64, 128, 256, 4, kernel_sha=KERNEL.sha, kernel=KERNEL, beside=True)
+ALONE = replace(LAYER, server="own", kernel=None, kernel_sha="", beside=False)
 THEIRS = tuple(PlainConfig("vllm_moe", tuple(entry(16, 32, 64, 1, 4, stages).items())) for stages in (2, 3, 4))
 OURS = tuple(
     PlainConfig(
@@ -34,12 +36,25 @@ OURS = tuple(
 TIMES = dict(zip((one.name for one in (*THEIRS, *OURS)), (50.0, 60.0, 70.0, 40.0, 30.0, 55.0, 90.0), strict=True))
 
 
+CUTE = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1, "CLUSTER_M": 1, "PINGPONG": 0}
+FUSED, PLAIN = (
+    tuple(PlainConfig("cute_moe", tuple({**CUTE, "CLUSTER_M": c, "FUSED_ACTIVATION": fused}.items())) for c in (1, 2))
+    for fused in (1, 0)
+)
+TIMES |= dict(zip((one.name for one in (*FUSED, *PLAIN)), (25.0, 20.0, 35.0, 45.0), strict=True))
+
+
 def tuned(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, layer: MoeProblem = LAYER, of: Session | None = None, **how: Any
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    layer: MoeProblem = LAYER,
+    of: Session | None = None,
+    more: Sequence[PlainConfig] = (),
+    **how: Any,
 ) -> tuple[Session, StandInGpu]:
     monkeypatch.chdir(folder)
     given: Any = layer
-    configs: Any = (*THEIRS, *OURS) if layer.server == "vllm" else OURS
+    configs: Any = (*(THEIRS if layer.server == "vllm" else ()), *OURS, *more)
     made, gpu = of or session(folder, given, search="full", compile_stage=False), StandInGpu(us=TIMES, **how)
     Tuning(made, [state_of(given, configs)], (gpu,)).run()
     return made, gpu
@@ -81,11 +96,26 @@ def test_a_finished_size_is_read_again_with_both(tmp_path: Path, monkeypatch: py
 
 
 def test_alone_ours_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = replace(LAYER, server="own", kernel=None, kernel_sha="", beside=False)
-    done, gpu = tuned(tmp_path, monkeypatch, alone)
-    choice = done.results.choices[alone]
+    done, gpu = tuned(tmp_path, monkeypatch, ALONE)
+    choice = done.results.choices[ALONE]
     assert choice.config == OURS[1] and not choice.derived
-    assert {work.problem for plan in gpu.plans for work in plan.work} == {alone}
+    assert {work.problem for plan in gpu.plans for work in plan.work} == {ALONE}
+
+
+@pytest.mark.parametrize("layer", [ALONE, LAYER], ids=["alone", "beside a server's"])
+def test_gemms_that_do_more_work_are_a_sort_of_their_own(
+    layer: MoeProblem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are timed and checked, and neither win nor are compared, however fast."""
+    done, _ = tuned(tmp_path, monkeypatch, layer, more=(*FUSED, *PLAIN), wrong=frozenset({FUSED[1].name}))
+    choice, ours = done.results.choices[layer], {"own_kernel": OURS[1].name, "own_kernel_us": pytest.approx(30.0)}
+    assert choice.config == (OURS[1] if layer is ALONE else THEIRS[0])
+    fused = {"fused_kernel": FUSED[0].name, "fused_kernel_us": pytest.approx(25.0)}
+    assert dict(choice.derived) == (fused if layer is ALONE else {**ours, **fused})
+    assert choice.runner_up not in {one.name for one in FUSED} and not choice.overruled
+    screen = Screen(200)
+    show.results(screen.console, "Results", [layer], {layer: choice}, {})
+    assert not [line for line in screen.lines if "25.00" in line]
 
 
 def test_both_kernels_are_searched_each_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,6 +129,7 @@ def test_both_kernels_are_searched_each_for_itself(tmp_path: Path, monkeypatch: 
     asked = [name for plan in gpu.plans if plan.stage == SCREEN for work in plan.work for _, name in work.entries]
     families = [state.kept[name].family for name in asked]
     assert min(families.count("vllm_moe"), families.count(OWN.family)) >= 32
+    assert len([name for name in asked if "FUSED_ACTIVATION1" in name]) >= 16
     assert {one.family for one in state.own.values()} == {"vllm_moe"}
     for config in WORKLOAD.configs_of(candidates.configs):
         assert ("SWAP_AB" in config.options()) == (config.family == OWN.family)

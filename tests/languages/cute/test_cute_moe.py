@@ -28,12 +28,15 @@ from gemm_tuner.core.language import language_of
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import CompileResult, Status, Verified
 from gemm_tuner.core.workload import launch_all
+from gemm_tuner.gemm.reference import SLOPES
 from gemm_tuner.languages.cute import extra, library
 from gemm_tuner.languages.cute.source import Source
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.languages.together import Together
+from gemm_tuner.moe import activation as bounds
 from gemm_tuner.moe import check, launchers, operands, sorted_rows
-from gemm_tuner.moe.launch import DOWN, PARTS
+from gemm_tuner.moe.cute import FUSABLE
+from gemm_tuner.moe.launch import DOWN, PARTS, UP
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.workload import WORKLOAD
 from gemm_tuner.store import results
@@ -48,6 +51,9 @@ PLAIN = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 64, "GROUP_SIZ
 
 def config(**changes: int) -> PlainConfig:
     return PlainConfig("cute_moe", tuple({**PLAIN, **changes}.items()))
+
+
+FUSED = config(FUSED_ACTIVATION=1)
 
 
 def script_of(folder: Path, problem: MoeProblem, *configs: PlainConfig) -> ModuleType:
@@ -91,6 +97,51 @@ def test_the_arguments_make_the_results_that_the_check_expects(problem: MoeProbl
     assert problem.rows < 3 or not check.compared(problem, by_row, DOWN, "it", wrong, wide=False).ok
 
 
+@pytest.mark.parametrize(
+    "problem",
+    [
+        LAYER,
+        replace(LAYER, activation="gelu", K=2048),
+        replace(LAYER, activation="gelu_tanh", dtype="fp16", out="fp16"),
+        replace(BIASED, activation="swigluoai"),
+        replace(LAYER, M=21, global_E=12),
+    ],
+    ids=["silu", "gelu", "gelu_tanh", "pairs, bias", "experts of other ranks"],
+)
+def test_a_fused_activation_is_checked_as_one_of_sums_that_are_not_rounded(problem: MoeProblem, tmp_path: Path) -> None:
+    """What is activated after C was rounded is wrong, and so are gates and values in another order."""
+    script = script_of(tmp_path, problem, config(), FUSED)
+    (given,) = operands.make(problem, 0, "cpu")
+    rows, by_row = sorted_rows.of(given), sorted_rows.in_row_order(given)
+    found = {}
+    for one in (config(), FUSED):
+        chosen = script.CONFIGS[one.name]
+        products = with_products(WORKLOAD.launches(script, chosen, problem, given, None, 8))
+        launch_all(products)
+        found[one] = [sorted_rows.result(given, chosen, part)[rows.places].clone() for part in PARTS]
+    (sums, _), (activated, down) = found.values()
+    assert activated.shape == (problem.rows, problem.N) and down.shape == (problem.rows, problem.K)
+
+    def is_right(part: str, values: Any) -> bool:
+        how = {"wide": False, "writes_zeros": False, "activated": part == UP}
+        return check.compared(problem, by_row, part, "it", values, **how).ok
+
+    assert is_right(UP, activated) and is_right(DOWN, down)
+    kernel = products[0][1]
+    assert not is_right(UP, kernel.activated(sums.float()).to(sums.dtype))
+    kernel.halves = not kernel.halves
+    assert not is_right(UP, kernel.activated(sums.float()).to(sums.dtype))
+
+
+@pytest.mark.parametrize("activation", FUSABLE)
+def test_the_slope_of_an_activation_bounds_what_an_error_of_its_gate_makes(activation: str) -> None:
+    import torch
+
+    x = torch.linspace(-12, 7 if activation == "swigluoai" else 12, 200001, dtype=torch.float64)
+    slopes = bounds.curve_of(activation, x).diff() / x.diff()
+    assert 0.98 < slopes.abs().max() / SLOPES[bounds.CURVES[activation]] <= 1
+
+
 def test_what_is_an_argument_of_the_launch_and_what_is_compiled(tmp_path: Path) -> None:
     for one, clusters in ((config(), 132), (config(CLUSTER_M=2, GROUP_SIZE_M=8), 66)):
         for _, _, _, arguments, _ in launches(tmp_path, LAYER, one):
@@ -108,6 +159,19 @@ def test_what_is_an_argument_of_the_launch_and_what_is_compiled(tmp_path: Path) 
     assert [Source.of(k).entry for _, k, *_ in launches(tmp_path, replace(LAYER, M=64, N=32), config())] == plain
     assert WORKLOAD.specialization(LAYER, config(), TARGET) == WORKLOAD.specialization(LAYER.at(64), config(), TARGET)
     assert WORKLOAD.specialization(LAYER, config(), TARGET) != WORKLOAD.specialization(BIASED, config(), TARGET)
+
+
+def test_the_activation_is_of_the_first_kernel_alone(tmp_path: Path) -> None:
+    gelu = replace(LAYER, activation="gelu")
+
+    def compiled_of(problem: MoeProblem, one: PlainConfig) -> tuple[str, str, str]:
+        up, down = (Source.of(kernel).entry for _, kernel, *_ in launches(tmp_path, problem, one))
+        return up, down, WORKLOAD.specialization(problem, one, TARGET)
+
+    plain, fused, of_gelu = compiled_of(LAYER, config()), compiled_of(LAYER, FUSED), compiled_of(gelu, FUSED)
+    assert compiled_of(gelu, config()) == plain == compiled_of(LAYER, config(FUSED_ACTIVATION=0))
+    assert plain[1] == fused[1] == of_gelu[1]
+    assert len({plain[0], fused[0], of_gelu[0]}) == len({plain[2], fused[2], of_gelu[2]}) == 3
 
 
 def test_a_machine_without_the_extra_has_no_such_family(
@@ -157,20 +221,26 @@ def compiled(wanted: list[tuple[MoeProblem, PlainConfig]], folder: Path) -> tupl
     return [results[key_of(task)] for task in tasks], cache
 
 
+COMPILED = (
+    (LAYER, config(PINGPONG=1, BLOCK_SIZE_M=128)),
+    (LAYER, config(BLOCK_SIZE_M=256, BLOCK_SIZE_N=192, CLUSTER_M=2)),
+    (BIASED, config()),
+    (LAYER, config(BLOCK_SIZE_M=256, FUSED_ACTIVATION=1)),
+    (replace(LAYER, activation="gelu"), config(BLOCK_SIZE_N=224, BLOCK_SIZE_M=128, CLUSTER_M=2, FUSED_ACTIVATION=1)),
+    (replace(BIASED, activation="swigluoai"), config(PINGPONG=1, FUSED_ACTIVATION=1)),
+)
+
+
 @NEEDS_DSL
 def test_both_gemms_are_compiled_and_launched_without_the_dsl(tmp_path: Path) -> None:
     """Up to the check of arguments: a tensor on the CPU is refused by its place, not by its shape or type."""
-    wide = config(BLOCK_SIZE_M=256, BLOCK_SIZE_N=192, CLUSTER_M=2)
-    wanted = [(LAYER, config(PINGPONG=1, BLOCK_SIZE_M=128)), (LAYER, wide), (BIASED, config())]
-    results, cache = compiled(wanted, tmp_path)
+    results, cache = compiled([*COMPILED], tmp_path)
     for one in results:
         assert one.status is Status.OK, one.message
         assert one.spills == 0 and 0 < one.shared_bytes <= 232448 and len(one.entries) == 2
     code = (
         "import sys; from pathlib import Path; import test_cute_moe as of\n"
-        "wide = of.config(BLOCK_SIZE_M=256, BLOCK_SIZE_N=192, CLUSTER_M=2)\n"
-        "for layer, one in ((of.LAYER, of.config(PINGPONG=1, BLOCK_SIZE_M=128)), (of.LAYER, wide), "
-        "(of.BIASED, of.config())):\n"
+        "for layer, one in of.COMPILED:\n"
         "    for symbol, kernel, grid, positional, _ in of.launches(Path(sys.argv[1]), layer, one):\n"
         "        try: kernel[grid](*positional)\n"
         "        except ValueError as error: print(error)\n"
@@ -180,4 +250,4 @@ def test_both_gemms_are_compiled_and_launched_without_the_dsl(tmp_path: Path) ->
     env = {**os.environ, library.CACHE_VARIABLE: str(cache), "PYTHONPATH": path}
     command = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert done.stdout.count("expected device_type=cuda") == 2 * len(wanted), done.stdout + done.stderr
+    assert done.stdout.count("expected device_type=cuda") == 2 * len(COMPILED), done.stdout + done.stderr
