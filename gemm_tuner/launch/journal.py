@@ -143,9 +143,9 @@ class Finished(_Event, frozen=True, tag="finished"):
 
 
 # In order: the modules are imported, the GPU is this launcher's alone, recording begins, the last kernel has ended.
-MILESTONES = IMPORTED, TURN, READY, LAUNCHED = ("imported", "turn", "ready", "launched")
+MILESTONES = IMPORTED, OPENED, TURN, READY, LAUNCHED = ("imported", "opened", "turn", "ready", "launched")
 # Parts of the time until READY, and from then to LAUNCHED.
-PREPARING = CONTEXT, VENDOR_CALLS, LOADING, SPIN_UP = ("GPU context", "vendor library", "kernels loaded", "spin-up")
+PREPARING = VENDOR_CALLS, LOADING, SPIN_UP = ("vendor library", "kernels loaded", "spin-up")
 LAUNCHING = OPERANDS, FIRST_CALLS, REST, ROUNDS = ("operands", "first calls", "rest", "rounds")
 
 CALL_BEGINS = '{"event":"call",'

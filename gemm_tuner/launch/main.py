@@ -22,10 +22,10 @@ from gemm_tuner.launch.candidates import WorkOperands
 from gemm_tuner.launch.clock import CLOCK_FILE, HostClock
 from gemm_tuner.launch.failures import StickyError, report_failure, status_of
 from gemm_tuner.launch.journal import (
-    CONTEXT,
     IMPORTED,
     LAUNCHED,
     LOADING,
+    OPENED,
     READY,
     SPIN_UP,
     TURN,
@@ -111,12 +111,10 @@ def run_journalled(
             processor_of(plan.device)  # imports torch without using the GPU
         compiles = language.start_launcher(plan.device)
         journal.reach(IMPORTED)
-        mine = None
-        if turn is not None:
-            mine = Turn(turn, stop.parent)
-            journal.reach(TURN)
+        mine = None if turn is None else Turn(turn, stop.parent)
         try:
             if plan.stage == VERIFY:
+                take(mine, journal)
                 interpreted, between = plan.device not in devices_of(language), partial(give_way, plan, mine)
                 verify(plan, journal, scripts, stop, interpreted=interpreted, between=between)
             else:
@@ -130,6 +128,13 @@ def run_journalled(
             journal.write(Compiles(compiles.compiled, compiles.from_cache))
         journal.write(Finished())
     return 0
+
+
+def take(turn: Turn | None, journal: Journal) -> None:
+    """Waits for the turn, if launchers take turns."""
+    if turn is not None:
+        turn.take()
+        journal.reach(TURN)
 
 
 def give_way(plan: Plan, turn: Turn | None) -> None:
@@ -174,19 +179,24 @@ def run(
 ) -> None:
     """Executes a plan of screening or finals. It ends early, between two configurations, if the file ``stop`` exists.
 
-    turn: released after the last kernel, because the profiler's report does not use the GPU.
+    turn: taken when the GPU is open, and released after the last kernel, because the profiler's report does not use the
+          GPU.
     """
     spent = Stopwatch()
-    with spent.of(CONTEXT):
+    with turn.opening() if turn is not None else contextlib.nullcontext():
         processor = processor_of(plan.device)
         journal.write(DeviceUsed(processor.name, processor.torch_version))
         bench = Bench(plan, journal, stop, language, processor, clock, spent)
         processor.wait()
+    journal.reach(OPENED)
+    take(turn, journal)
     with spent.of(VENDOR_CALLS):
         warm_vendor(plan, processor)
     with spent.of(LOADING):
         if plan.capture_range:
             load_kernels(plan, journal, scripts, processor)
+    if turn is not None:
+        turn.begin_timing()
     with spent.of(SPIN_UP):
         bench.spin_up()
     if plan.capture_range:

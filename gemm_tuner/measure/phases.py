@@ -8,6 +8,7 @@ from gemm_tuner.launch.journal import (
     IMPORTED,
     LAUNCHED,
     LAUNCHING,
+    OPENED,
     PREPARING,
     READY,
     TURN,
@@ -16,9 +17,9 @@ from gemm_tuner.launch.journal import (
     Spent,
 )  # fmt: skip
 
-START, WAIT, PREPARE, LAUNCH, REPORT = PHASES = ("start", "wait", "prepare", "launch", "report")
+START, OPEN, WAIT, PREPARE, LAUNCH, REPORT = PHASES = ("start", "open", "wait", "prepare", "launch", "report")
 # What ends with each milestone; what is left after the last one is the report.
-MILESTONES = {IMPORTED: START, TURN: WAIT, READY: PREPARE, LAUNCHED: LAUNCH}
+MILESTONES = {IMPORTED: START, OPENED: OPEN, TURN: WAIT, READY: PREPARE, LAUNCHED: LAUNCH}
 # Of the report: the profiler's work after the last kernel, the conversion to text, reading that.
 REPORTING = WRITING, CONVERTING, READING = ("profiler", "conversion", "reading")
 PARTS = {PREPARE: PREPARING, LAUNCH: LAUNCHING, REPORT: REPORTING}
@@ -30,9 +31,10 @@ def phases_of(
     """Seconds of each phase of a start that reached all of them, in order, and of the PARTS of phases; none of another,
     whose report says nothing.
 
-    start: the profiler, Python and the imports. wait: for the GPU, which another start uses. prepare: the GPU's
-    context, the vendor library, kernels. launch: operands and all calls. report: what the profiler writes afterwards,
-    and reading it. profiled, converted, ended: when the profiler had ended, what it wrote was text, and that was read.
+    start: the profiler, Python and the imports. open: the GPU's context, while no other start times. wait: for the GPU,
+    which another start uses. prepare: the vendor library, kernels. launch: operands and all calls. report: what the
+    profiler writes afterwards, and reading it. profiled, converted, ended: when the profiler had ended, what it wrote
+    was text, and that was read.
     """
     events = list(journal)
     at = {event.milestone: event.unix_s for event in events if isinstance(event, Reached)}

@@ -139,7 +139,7 @@ def main(path: Path, turn: Path | None) -> None:
         journal = Journal(stream)
         journal.write(Process(identity(os.getpid())))
         if turn:
-            Turn(turn, path.parent)
+            Turn(turn, path.parent).take()
         stand_in = StandIn(Plan.read(path), journal, kernels)
         for index, work in enumerate(stand_in.plan.work):
             if stand_in.plan.stage == VERIFY:

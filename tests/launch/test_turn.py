@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import subprocess
 import sys
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from gemm_tuner.launch.journal import IMPORTED, LAUNCHED, OPENED, READY, TURN
+from gemm_tuner.launch.plan import FINALS, Method, Plan
 from gemm_tuner.launch.turn import WAITING_FILE, Turn
 from gemm_tuner.system.installation import IMPORT_ROOT
 
@@ -24,17 +27,31 @@ def say(what):
     with done.open("a") as stream:
         stream.write(f"{folder.name} {what}\\n")
 turn = Turn(folder.parent / "turn", folder)
-say("begins")
-for line in sys.stdin:
-    if line == "end\\n":
+for line in map(str.strip, sys.stdin):
+    if line == "open":
+        with turn.opening():
+            say("opens")
+            sys.stdin.readline()
+            say("has opened")
+    elif line == "take":
+        turn.take()
+        say("begins")
+    elif line == "time":
+        turn.begin_timing()
+        say("times")
+    elif line == "give way":
+        say("gives way")
+        turn.give_way()
+        say("goes on")
+    else:
         say("ends")
         turn.end()
         break
-    say("gives way")
-    turn.give_way()
-    say("goes on")
 print("through", flush=True)
 """
+
+
+Start = Callable[..., "Launcher"]
 
 
 class Launcher:
@@ -58,11 +75,12 @@ class Launcher:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[[str], Launcher]]:
+def start(tmp_path: Path) -> Iterator[Start]:
     started: list[Launcher] = []
 
-    def start(name: str) -> Launcher:
+    def start(name: str, first: str = "take") -> Launcher:
         started.append(Launcher(tmp_path, name))
+        started[-1].tell(first)
         return started[-1]
 
     yield start
@@ -93,7 +111,7 @@ def is_next(folder: Path) -> bool:
     return False
 
 
-def test_one_that_gives_way_goes_on_after_the_one_that_waits(start: Callable[[str], Launcher], tmp_path: Path) -> None:
+def test_one_that_gives_way_goes_on_after_the_one_that_waits(start: Start, tmp_path: Path) -> None:
     check = start("check")
     until(lambda: done(tmp_path) == ["check begins"])
     finals = start("finals")
@@ -114,13 +132,50 @@ def test_one_that_gives_way_goes_on_after_the_one_that_waits(start: Callable[[st
 
 def test_where_nobody_waits_it_goes_on_at_once(tmp_path: Path) -> None:
     turn = Turn(tmp_path / "turn", tmp_path)
+    turn.take()
     turn.give_way()
     assert not (tmp_path / WAITING_FILE).exists()
     turn.end()
-    Turn(tmp_path / "turn", tmp_path).end()
+    Turn(tmp_path / "turn", tmp_path).take()
 
 
-def test_a_launcher_that_dies_while_it_waits_holds_up_nobody(start: Callable[[str], Launcher], tmp_path: Path) -> None:
+def test_launchers_open_the_gpu_side_by_side_and_before_their_turn(start: Start, tmp_path: Path) -> None:
+    holder = start("holder")
+    until(lambda: done(tmp_path) == ["holder begins"])
+    first, second = start("first", "open"), start("second", "open")
+    until(lambda: len(done(tmp_path)) == 3)
+    assert set(done(tmp_path)) == {"holder begins", "first opens", "second opens"}
+    holder.tell("time")
+    until(holder.waits)
+    first.tell("opened")
+    until(lambda: "first has opened" in done(tmp_path))
+    assert "holder times" not in done(tmp_path)
+    second.tell("opened")
+    until(lambda: "holder times" in done(tmp_path))
+
+
+def test_nobody_opens_the_gpu_while_another_times(start: Start, tmp_path: Path) -> None:
+    holder = start("holder")
+    holder.tell("time")
+    until(lambda: "holder times" in done(tmp_path))
+    other = start("other", "open")
+    until(other.waits)
+    assert "other opens" not in done(tmp_path)
+    holder.tell("end")
+    until(lambda: "other opens" in done(tmp_path))
+    assert done(tmp_path)[-2:] == ["holder ends", "other opens"]
+
+
+def test_one_that_dies_while_it_opens_the_gpu_holds_up_nobody(start: Start, tmp_path: Path) -> None:
+    holder, other = start("holder"), start("other", "open")
+    until(lambda: len(done(tmp_path)) == 2)
+    holder.tell("time")
+    until(holder.waits)
+    other.process.kill()
+    until(lambda: "holder times" in done(tmp_path))
+
+
+def test_a_launcher_that_dies_while_it_waits_holds_up_nobody(start: Start, tmp_path: Path) -> None:
     check, first, second = start("check"), start("first"), start("second")
     until(lambda: bool(done(tmp_path)))
     holder = next(one for one in (check, first, second) if done(tmp_path)[0] == f"{one.folder.name} begins")
@@ -131,3 +186,34 @@ def test_a_launcher_that_dies_while_it_waits_holds_up_nobody(start: Callable[[st
     others[0].process.wait()
     holder.tell("end")
     until(lambda: f"{others[1].folder.name} begins" in done(tmp_path))
+
+
+def test_a_launcher_opens_the_gpu_before_its_turn_and_times_while_none_opens_it(tmp_path: Path) -> None:
+    def reached() -> list[str]:
+        journal = tmp_path / "journal.jsonl"
+        rows = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
+        return [row["milestone"] for row in rows if row["event"] == "reached"]
+
+    Plan(FINALS, (), (), Method(), device="cpu").write(tmp_path / "plan.json")
+    (tmp_path / "others").mkdir()
+    holder, timing = (Turn(tmp_path / "turn", tmp_path / "others") for _ in range(2))
+    holder.take()
+    timing.begin_timing()
+    command = ["-m", "gemm_tuner.launch.main", "--plan", str(tmp_path / "plan.json"), "--turn", str(tmp_path / "turn")]
+    with subprocess.Popen([sys.executable, *command], cwd=IMPORT_ROOT) as process:
+        try:
+            until((tmp_path / WAITING_FILE).exists)
+            assert reached() == [IMPORTED]
+            timing.end()
+            until(lambda: OPENED in reached())
+            until((tmp_path / WAITING_FILE).exists)
+            assert reached() == [IMPORTED, OPENED]
+            with timing.opening():
+                holder.end()
+                until(lambda: TURN in reached())
+                until((tmp_path / WAITING_FILE).exists)
+                assert reached() == [IMPORTED, OPENED, TURN]
+            assert process.wait(240) == 0
+        finally:
+            process.kill()
+    assert reached() == [IMPORTED, OPENED, TURN, READY, LAUNCHED]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gemm_tuner.launch.journal import IMPORTED, LAUNCHED, READY, REST, TURN, Finished, Reached, Spent
+from gemm_tuner.launch.journal import IMPORTED, LAUNCHED, OPENED, READY, REST, TURN, Finished, Reached, Spent
 from gemm_tuner.measure.phases import PHASES, REPORTING, added, phases_of
 
 
@@ -13,10 +13,10 @@ def reached(**at: float) -> list[Reached]:
 
 
 def test_every_second_of_a_start_belongs_to_one_phase() -> None:
-    at = {IMPORTED: 104.0, TURN: 110.0, READY: 111.5, LAUNCHED: 114.0}
+    at = {IMPORTED: 104.0, OPENED: 105.0, TURN: 110.0, READY: 111.5, LAUNCHED: 114.0}
     found = phases_of([*reached(**at), Spent(REST, 0.7), Finished()], 100.0, 116.5, 116.75, 117.0)
     assert {phase: found[phase] for phase in PHASES} == {
-        "start": 4.0, "wait": 6.0, "prepare": 1.5, "launch": 2.5, "report": 3.0,
+        "start": 4.0, "open": 1.0, "wait": 5.0, "prepare": 1.5, "launch": 2.5, "report": 3.0,
     }  # fmt: skip
     assert [found[part] for part in REPORTING] == [2.5, 0.25, 0.25]
     assert found[REST] == 0.7
