@@ -136,10 +136,9 @@ class Guided:
 
     def _worth_polishing(self, size: SizeView, one: Estimate, us: Mapping[str, float]) -> list[str]:
         """Neighbours of the fastest of ``us`` with an expected gain, by optimistic estimate."""
-        near = np.zeros(len(size.candidates), dtype=bool)
         # Equal times are ordered by name, so that the result does not depend on the order in which times arrive.
-        for leader in sorted(us, key=lambda name: (us[name], name))[: self.leaders]:
-            near |= neighbours(size.candidates, leader, workload_of(size.problem.kind).search_axes)
+        leaders = sorted(us, key=lambda name: (us[name], name))[: self.leaders]
+        near = neighbours(size.candidates, leaders, workload_of(size.problem.kind).search_axes)
         worth = set(size.candidates.index[near & (one.gain >= self.min_gain)])
         return [name for name in self._order(size, one) if name in worth]
 

@@ -3,7 +3,7 @@ the fastest."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -57,20 +57,25 @@ def diverse_sample(
     return chosen
 
 
-def neighbours(candidates: pd.DataFrame, name: str, known: Mapping[str, Axis]) -> npt.NDArray[np.bool_]:
-    """A mask, shape (candidates,), of those that differ from ``name`` in exactly one axis by one step.
+def neighbours(candidates: pd.DataFrame, names: Sequence[str], known: Mapping[str, Axis]) -> npt.NDArray[np.bool_]:
+    """A mask, shape (candidates,), of those that differ from one of ``names`` in exactly one axis by one step.
 
     The steps of an axis are its values among the family's candidates. Configurations of other families are not
     neighbours. known: see ``axes_of``.
     """
-    of_family = (candidates["family"] == candidates.at[name, "family"]).to_numpy()
-    differing = np.zeros(len(candidates), dtype=np.int64)
-    far = np.zeros(len(candidates), dtype=bool)
-    for column, axis in axes_of(candidates, known).items():
-        values = candidates[column].fillna(0).to_numpy(np.int64)
-        position = np.searchsorted(np.unique(values[of_family]), values)
-        steps = np.abs(position - position[candidates.index.get_loc(name)])
-        differing += steps > 0
-        far |= (steps > 1) & (not axis.any_step)
-    near: npt.NDArray[np.bool_] = of_family & (differing == 1) & ~far
+    axes = axes_of(candidates, known)
+    any_step = np.array([axis.any_step for axis in axes.values()], dtype=bool)
+    values = candidates[[*axes]].fillna(0).to_numpy(np.int64)
+    families = candidates["family"].to_numpy()
+    near = np.zeros(len(candidates), dtype=bool)
+    steps_of: dict[str, npt.NDArray[np.int64]] = {}
+    for place in candidates.index.get_indexer(pd.Index(names)):
+        of_family = families == families[place]
+        if families[place] not in steps_of:
+            steps_of[families[place]] = np.column_stack(
+                [np.searchsorted(np.unique(column[of_family]), column) for column in values.T]
+            )
+        steps = np.abs(steps_of[families[place]] - steps_of[families[place]][place])
+        far = ((steps > 1) & ~any_step).any(axis=1)
+        near |= of_family & ((steps > 0).sum(axis=1) == 1) & ~far
     return near

@@ -122,6 +122,6 @@ def test_neighbours_of_the_fastest_are_compiled_ahead_while_the_learned_round_is
     assert offered
     for view in timed:
         leaders, names = [*view.timed_us, *learned[view.problem]], offered.get(view.problem, [])
-        near = np.any([neighbours(view.candidates, one, WORKLOAD.search_axes) for one in leaders], axis=0)
+        near = neighbours(view.candidates, leaders, WORKLOAD.search_axes)
         assert set(names) <= set(view.candidates.index[near])
         assert len(names) <= search.polish_share * len(view.candidates)

@@ -286,9 +286,9 @@ def test_neighbours_differ_in_one_axis_by_one_step_or_any_of_the_launch() -> Non
         "other family": replace(config(), family="gemm_persistent"),
     }
     table = pd.DataFrame([one.to_dict() for one in configs.values()], index=list(configs))
-    near = table.index[neighbours(table, "leader", WORKLOAD.search_axes)]
+    near = table.index[neighbours(table, ["leader"], WORKLOAD.search_axes)]
     assert list(near) == ["one step", "far group", "near group"]
-    assert list(table.index[neighbours(table, "leader", {})]) == ["one step", "near group"]
+    assert list(table.index[neighbours(table, ["leader"], {})]) == ["one step", "near group"]
 
 
 def test_the_first_choice_is_predicted_fast_and_not_all_alike() -> None:
