@@ -65,7 +65,7 @@ class Finals:
     def plan_by(self, planner: Planner) -> None:
         """Replaces the planner, for scripts that contain more configurations."""
         self.planner = planner
-        self.works = FinalsWork(planner, self._times)
+        self.works = FinalsWork(planner, self._times, self.states)
         self._runner = FinalsProcesses(planner, self.fleet, self.gpus, self.store, self.limits, self.log, self._times)
 
     @property

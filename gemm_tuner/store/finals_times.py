@@ -76,6 +76,12 @@ class FinalsTimes:
         for timing in timings:
             self.by_size.setdefault(timing.problem, []).append(timing)
 
+    def first_choosing(self, problem: Problem, count: int) -> list[Timing]:
+        """The timings of the first ``count`` choosing processes of a size."""
+        timings = [timing for timing in self.by_size[problem] if timing.role == Role.CHOOSE]
+        first = sorted({timing.process for timing in timings})[:count]
+        return [timing for timing in timings if timing.process in first]
+
     def set_role(self, problem: Problem, role: Role) -> None:
         """Sets the role of all processes of a size."""
         self.store.set_role(problem, FINALS, role)
