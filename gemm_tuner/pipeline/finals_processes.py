@@ -28,6 +28,7 @@ from gemm_tuner.store.finals_times import FinalsTimes, Found
 from gemm_tuner.store.store import Store
 
 TITLE = "finals"
+TOGETHER = "finals start together"  # name of a fact of the store
 # So many processes start together if the noise of a size is not known, not even from screening. Later ones wait until
 # one of these has ended, whose noise determines their number of rounds; meanwhile the others use the GPU.
 AT_ONCE = 3
@@ -61,9 +62,16 @@ class FinalsProcesses:
 
     @property
     def together(self) -> bool:
-        """Whether planned processes start together, or did when they were recorded: those that choose come first."""
+        """Whether planned processes start together, or did when the run began or when they were recorded: those that
+        choose come first, and the numbers of further ones that choose are theirs alone."""
         recording = self.gpus.environment.recording
-        return self.overlap if recording is None else recording.finals_together()
+        return bool(self.store.fact(TOGETHER, self.overlap) if recording is None else recording.finals_together())
+
+    def begin(self, when_last: Callable[[], None]) -> None:
+        """Begins finals, and keeps ``together`` for a run that goes on with another budget: else processes would have
+        other roles and numbers than those that are stored."""
+        self.when_last = when_last
+        self.store.set_fact(TOGETHER, self.together)
 
     def has(self, number: int, first: int) -> bool:
         """Whether this process can be run. A recording only has the processes that ran; an old recording has only one,
