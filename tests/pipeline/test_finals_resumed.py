@@ -133,9 +133,10 @@ def test_a_run_that_goes_on_with_less_budget_uses_all_processes_that_are_stored(
     assert match.session.store.timings(ONE, FINALS) == stored
 
 
+@pytest.mark.parametrize("lost", [(), (4,)], ids=["all stored", "the last planned one is not"])
 @pytest.mark.parametrize(("moves", "at"), [(SURE, {}), (UNSURE, {}), (SURE, CONTRADICTED)])
 def test_a_run_that_goes_on_without_a_budget_times_nothing_twice(
-    moves: tuple[float, ...], at: dict[int, dict[str, float]], tmp_path: Path
+    moves: tuple[float, ...], at: dict[int, dict[str, float]], lost: tuple[int, ...], tmp_path: Path
 ) -> None:
     """Its processes ran one after another, and would start together without the budget."""
     times = {A: 1.0, B: 1.02 if at else 1.0, C: 1.5}
@@ -144,13 +145,18 @@ def test_a_run_that_goes_on_without_a_budget_times_nothing_twice(
     limit(match.session, Budget(10_000.0, match.session.log.started))
     whole = match.run()
     stored = match.session.store.timings(ONE, FINALS)
+    for number in lost:
+        for size in (ONE, TWO):
+            match.session.store.drop_process(size, FINALS, number)
     match.gpu = uncertain(times, moves, at, overlaps=True)
     limit(match.session, unbounded)
     resumed = match.finals = finals_of(match.session, scripts_of(match.states), [match.gpu])
     match.run()
-    assert not match.gpu.plans
+    assert [plan.process for plan in match.gpu.plans] == [*lost]
     assert resumed.rankings[ONE].order == whole.rankings[ONE].order
-    assert match.session.store.timings(ONE, FINALS) == stored
+    assert lost or match.session.store.timings(ONE, FINALS) == stored
+    roles = {timing.process: timing.role for timing in match.session.store.timings(ONE, FINALS)}
+    assert roles == {timing.process: timing.role for timing in stored}
 
 
 def test_of_a_process_that_only_one_size_has_stored_that_size_keeps_it(tmp_path: Path) -> None:
