@@ -123,9 +123,20 @@ class FinalsProcesses:
                 # Some processes timed a size before it moved to another GPU and others after, so all start again there.
                 if more:
                     more.were_run = False
-                return [self.run([process], sizes, plan)[0] for process in processes]
+                return self._one_by_one(processes, sizes, plan)
             if not slowed or self.limits.interruption.requested or not self.has_time_for(spent_s, sizes):
                 break
+        return found
+
+    def _one_by_one(self, processes: Sequence[Process], sizes: int, plan: FinalsPlan) -> list[Found]:
+        """``run`` for each of the processes, without what those before found of a size that another GPU dies under."""
+        found: list[Found] = []
+        for process in processes:
+            before = dict(self.times.gpus)
+            (last,) = self.run([process], sizes, plan)
+            moved = {problem for problem, gpu in self.times.gpus.items() if gpu != before.get(problem, gpu)}
+            found = [{problem: of for problem, of in one.items() if problem not in moved} for one in found]
+            found.append(last)
         return found
 
     def _forget(self, processes: Sequence[Process]) -> None:
