@@ -39,7 +39,8 @@ class FinalsTimes:
         If a size moved to another GPU because its own failed, the timings from the failed GPU are dropped first.
         """
         timings = list(timings)
-        self.crashes.update({(timing.problem, timing.name): timing for timing in timings if timing.ended_its_process})
+        crashes = {(timing.problem, timing.name): timing for timing in timings if timing.ended_its_process}
+        self.crashes = {**self.crashes, **crashes}  # not changed in place, since other processes begin meanwhile
         for timing in {timing.problem: timing for timing in timings}.values():
             problem = timing.problem
             if self.gpus[problem] != gpu_of(problem):

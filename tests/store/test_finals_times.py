@@ -36,3 +36,16 @@ def test_further_processes_and_those_that_publish_are_not_among_the_first_that_c
         (0, "one"), (0, "two"), (2, "one"), (2, "two"),
     ]  # fmt: skip
     store.close()
+
+
+def test_crashes_may_be_entered_while_another_process_looks_at_those_so_far(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run.sqlite")
+    times = FinalsTimes(store)
+    times.begin(SIZE, "gpu")
+    first, second = (Timing(SIZE, name, Status.CRASHED) for name in ("first", "second"))
+    times.enter([first], lambda _: "gpu", {})
+    looked_at = iter(times.crashes.items())
+    times.enter([second], lambda _: "gpu", {})
+    assert [timing.name for _, timing in looked_at] == ["first"]
+    assert [timing.name for timing in times.crashes.values()] == ["first", "second"]
+    store.close()
