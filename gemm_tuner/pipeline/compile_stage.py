@@ -95,12 +95,11 @@ class CompileStage:
         return compile_tasks.tasks_for(wanted, self._scripts, self._device.target, longest_first=longest_first)
 
     def restore(self, states: Iterable[SizeState]) -> None:
-        """Records the compile results of configurations that an earlier start of this run timed, even if their binaries
-        have been evicted from the cache."""
+        """Records the compile results of configurations that an earlier start of this run timed, or that failed when
+        they were timed, even if their binaries have been evicted from the cache."""
         known = self._run_store.compiles()
         for state in states:
-            timed = list(state.screened_us())
-            compile_tasks.record_compiles(state, timed, known, self._scripts, self._device, self._counted)
+            compile_tasks.record_compiles(state, list(state.rows), known, self._scripts, self._device, self._counted)
 
     def compile(self, wanted: Wanted, title: str, until: float = NO_LIMIT, then: Wanted = ()) -> None:
         """Compiles the kernels of these configurations for these problems, until ``time.monotonic()`` reaches

@@ -65,7 +65,7 @@ class Finals:
     def plan_by(self, planner: Planner) -> None:
         """Replaces the planner, for scripts that contain more configurations."""
         self.planner = planner
-        self.works = FinalsWork(planner, self._times)
+        self.works = FinalsWork(planner, self._times, self.states)
         self._runner = FinalsProcesses(planner, self.fleet, self.gpus, self.store, self.limits, self.log, self._times)
 
     @property
@@ -79,7 +79,7 @@ class Finals:
 
         when_last: called when the last of processes that started together has its turn on the GPUs.
         """
-        self._runner.when_last = when_last
+        self._runner.begin(when_last)
         # The longest last: the GPU rests after each of them (Bench.rest), unless the process ends.
         finalists = sorted((one for one in finalists if one[1]), key=lambda one: one[0].best_screened_us())
         self.fleet.deal({state.problem: sum(state.predicted_us[n] for n in names) for state, names in finalists})
@@ -105,7 +105,8 @@ class Finals:
     def _run_planned(self, finalists: Named) -> None:
         """Runs the planned processes of all sizes. Sizes that moved to another GPU start again there and catch up.
         Processes that are already in the store take no time, so they are used even if the budget is over."""
-        most, role = max(self.plan.processes, PROCESSES), partial(self.plan.role, together=self._runner.together)
+        most = max(self.plan.processes, PROCESSES)
+        role = partial(replace(self.plan, processes=most).role, together=self._runner.together)
         while self._planned and (index := min(self._planned.values())) < most:
             batch = [(state, names) for state, names in finalists if self._planned[state.problem] == index]
             within = index < self.plan.processes and (self.next_process == self._first or self._may_go_on())
@@ -115,15 +116,14 @@ class Finals:
             until = self._until(index)
             problems = [state.problem for state, _ in batch]
             each = [dict.fromkeys(problems, role(one)) for one in range(index, until)]
-            more = self._runner.overlap and until - index == self.plan.processes > 1
+            more = self._runner.overlap and self._runner.together and until - index == self.plan.processes > 1
             self._process(batch, each, then=self.plan.more, more=more)
             for state, _ in batch:
                 self._planned[state.problem] += until - index
             for problem in self._take_moved():  # what it has had since then is of its new GPU
                 self._planned[problem] = len({timing.process for timing in self.timings.setdefault(problem, [])})
                 self._times.set_roles(problem, role)
-        ran = max(self._planned.values(), default=0)
-        self.plan = replace(self.plan, processes=max(self.plan.processes, ran))
+        self.plan = replace(self.plan, processes=max([self.plan.processes, *self._planned.values()]))
 
     def _until(self, index: int) -> int:
         """The end (exclusive) of the planned processes that may start together with process ``index``."""

@@ -28,6 +28,7 @@ from gemm_tuner.store.finals_times import FinalsTimes, Found
 from gemm_tuner.store.store import Store
 
 TITLE = "finals"
+TOGETHER = "finals start together"  # name of a fact of the store
 # So many processes start together if the noise of a size is not known, not even from screening. Later ones wait until
 # one of these has ended, whose noise determines their number of rounds; meanwhile the others use the GPU.
 AT_ONCE = 3
@@ -61,9 +62,16 @@ class FinalsProcesses:
 
     @property
     def together(self) -> bool:
-        """Whether planned processes start together, or did when they were recorded: those that choose come first."""
+        """Whether planned processes start together, or did when the run began or when they were recorded: those that
+        choose come first, and the numbers of further ones that choose are theirs alone."""
         recording = self.gpus.environment.recording
-        return self.overlap if recording is None else recording.finals_together()
+        return bool(self.store.fact(TOGETHER, self.overlap) if recording is None else recording.finals_together())
+
+    def begin(self, when_last: Callable[[], None]) -> None:
+        """Begins finals, and keeps ``together`` for a run that goes on with another budget: else processes would have
+        other roles and numbers than those that are stored."""
+        self.when_last = when_last
+        self.store.set_fact(TOGETHER, self.together)
 
     def has(self, number: int, first: int) -> bool:
         """Whether this process can be run. A recording only has the processes that ran; an old recording has only one,
@@ -115,9 +123,20 @@ class FinalsProcesses:
                 # Some processes timed a size before it moved to another GPU and others after, so all start again there.
                 if more:
                     more.were_run = False
-                return [self.run([process], sizes, plan)[0] for process in processes]
+                return self._one_by_one(processes, sizes, plan)
             if not slowed or self.limits.interruption.requested or not self.has_time_for(spent_s, sizes):
                 break
+        return found
+
+    def _one_by_one(self, processes: Sequence[Process], sizes: int, plan: FinalsPlan) -> list[Found]:
+        """``run`` for each of the processes, without what those before found of a size that another GPU dies under."""
+        found: list[Found] = []
+        for process in processes:
+            before = dict(self.times.gpus)
+            (last,) = self.run([process], sizes, plan)
+            moved = {problem for problem, gpu in self.times.gpus.items() if gpu != before.get(problem, gpu)}
+            found = [{problem: of for problem, of in one.items() if problem not in moved} for one in found]
+            found.append(last)
         return found
 
     def _forget(self, processes: Sequence[Process]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gemm_tuner.core.records import Problem, Role
@@ -27,10 +27,11 @@ class Contradicted:
 
 @dataclass(frozen=True)
 class FinalsWork:
-    """times: of the finals so far, in memory and in the store. so_far: see ``rank``."""
+    """times: of the finals so far, in memory and in the store. states: of the sizes in it. so_far: see ``rank``."""
 
     planner: Planner
     times: FinalsTimes
+    states: Mapping[Problem, SizeState]
     so_far: dict[Problem, Ranking] = field(default_factory=dict)
 
     def of(self, state: SizeState, names: list[str], number: int, role: Role) -> Work | None:
@@ -61,15 +62,18 @@ class FinalsWork:
         return processes
 
     def rank(self, finalists: Named, plan: FinalsPlan, found: Sequence[Found] = ()) -> None:
-        """Ranks the finalists by the choosing processes. found: of processes of which ``times`` has nothing yet."""
-        timings = {
-            state.problem: [
+        """Ranks the finalists by the choosing processes. found: of processes of which ``times`` has nothing yet.
+
+        The noise is estimated from all sizes of the run, of the others by their planned processes: so a run that goes
+        on with some of the sizes ranks these as an undisturbed one did.
+        """
+        timings = {problem: self.times.first_choosing(problem, plan.choosing) for problem in self.times.by_size}
+        for state, _ in finalists:
+            timings[state.problem] = [
                 *self.times.by_size.get(state.problem, ()),
                 *(timing for one in found for timing in one.get(state.problem, {}).values()),
             ]
-            for state, _ in finalists
-        }
-        own = {state.problem: state.own for state, _ in finalists}  # a server's own kernel cannot win a size
+        own = {problem: self.states[problem].own for problem in timings}  # a server's own kernel cannot win a size
         self.so_far.update(rankings_so_far(timings, own, plan.most_choosing))
 
     def undecided(self, finalists: Named) -> Named:

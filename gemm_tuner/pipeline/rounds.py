@@ -66,7 +66,7 @@ class Rounds:
     """The steps of a search round: propose, time, learn. The search ends when nothing is proposed.
 
     compiling: None if nothing is compiled before it is timed. jobs: profiler starts of a round per GPU.
-    of_run:    all sizes of the run, those with that an earlier start has finished; as states, if there are none.
+    of_run:    all sizes of the run, also those that an earlier start of it has finished; ``states`` if it is empty.
     """
 
     search: Search

@@ -52,6 +52,10 @@ class Watched:
             self.read[name] = value
         return value
 
+    def __repr__(self) -> str:
+        self.read[WHOLE] = self._problem
+        return repr(self._problem)
+
     def __eq__(self, other: object) -> bool:
         self.read[WHOLE] = self._problem
         return bool(self._problem == other)

@@ -39,7 +39,8 @@ class FinalsTimes:
         If a size moved to another GPU because its own failed, the timings from the failed GPU are dropped first.
         """
         timings = list(timings)
-        self.crashes.update({(timing.problem, timing.name): timing for timing in timings if timing.ended_its_process})
+        crashes = {(timing.problem, timing.name): timing for timing in timings if timing.ended_its_process}
+        self.crashes = {**self.crashes, **crashes}  # not changed in place, since other processes begin meanwhile
         for timing in {timing.problem: timing for timing in timings}.values():
             problem = timing.problem
             if self.gpus[problem] != gpu_of(problem):
@@ -75,6 +76,12 @@ class FinalsTimes:
             self.store.set_role(problem, FINALS, role, process)
         for timing in timings:
             self.by_size.setdefault(timing.problem, []).append(timing)
+
+    def first_choosing(self, problem: Problem, count: int) -> list[Timing]:
+        """The timings of the first ``count`` choosing processes of a size."""
+        timings = [timing for timing in self.by_size[problem] if timing.role == Role.CHOOSE]
+        first = sorted({timing.process for timing in timings})[:count]
+        return [timing for timing in timings if timing.process in first]
 
     def set_role(self, problem: Problem, role: Role) -> None:
         """Sets the role of all processes of a size."""

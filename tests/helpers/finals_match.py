@@ -24,7 +24,10 @@ NOISE = 0.03  # so that a difference of half a percent needs more rounds than on
 
 
 class Uncertain(StandInGpu):
-    """Whose processes move the first finalist by a pattern over choosing processes, and others by a table."""
+    """Whose processes move the first finalist by a pattern over choosing processes, and others by a table.
+
+    Those that start together have no noise beside: it would follow from which of them comes first.
+    """
 
     def __init__(
         self, times: dict[str, float], moves: tuple[float, ...], at: dict[int, dict[str, float]] | None = None
@@ -37,7 +40,8 @@ class Uncertain(StandInGpu):
         place = plan.process if self.overlaps else plan.process // 2  # those that start together choose first
         factors[A] += self.moves[place % len(self.moves)]
         us = {name: 100.0 * factor for name, factor in factors.items()}
-        of_process = StandInGpu(us, jitter=0.002, before=self.before, after_a_size=self.after_a_size, plans=self.plans)
+        noise = 0.0 if self.overlaps else 0.002
+        of_process = StandInGpu(us, jitter=noise, before=self.before, after_a_size=self.after_a_size, plans=self.plans)
         return of_process.timings(plan, folder, on_event, on_found)
 
 

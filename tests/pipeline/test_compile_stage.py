@@ -11,7 +11,11 @@ import pytest
 from samples import TEMPLATES, config, problem
 from tuning import session, state_of
 
+from gemm_tuner.compile import compile_tasks
+from gemm_tuner.compile.same_code import duplicates
+from gemm_tuner.compile.task_queue import key_of
 from gemm_tuner.core.records import CompileResult, Status, Timing
+from gemm_tuner.languages import kernel_cache
 from gemm_tuner.languages.kernel_cache import evict, in_use
 from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.languages.triton.symbol_naming import naming
@@ -49,6 +53,24 @@ def test_a_run_whose_cache_is_gone_compiles_again_what_it_runs(tmp_path: Path, m
     assert facts["kernels compiled"] == 2
     assert state.rows[CONFIGS[1].name]["registers"] > 0  # it was timed: what is known of it counts on
     assert compiled(run, 2)[1]["kernels compiled"] > 0  # the second is not in the new cache
+
+
+def test_what_crashed_before_a_kill_still_stands_for_equal_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the run that goes on launches the same code under another name, which crashes again."""
+    monkeypatch.chdir(tmp_path)
+    run, state, (other, crashed) = session(tmp_path, SIZE), state_of(SIZE, CONFIGS), CONFIGS
+    scripts, target = run.write_scripts((SIZE, one) for one in CONFIGS), run.device.target
+    of = {key_of(compile_tasks.task_for(scripts, SIZE, one, target)): one.kernel_symbol for one in CONFIGS}
+    equal = {key: CompileResult(name, key[2], Status.OK, registers=9, binary_hash="same") for key, name in of.items()}
+    run.store.add_compiles(equal, kernel_cache.identity(run.folder.cache))
+    state.record_timing(Timing(SIZE, crashed.name, Status.CRASHED, message="signal SIGSEGV"), "screen")
+    with run.compile_stage(scripts) as compiling:
+        compiling.restore([state])
+        compiling.compile_sizes([(state, [other.name])], "compile")
+    assert duplicates(state, run.device.num_sms) == {other.name: crashed.name}
+    assert state.why_not(crashed.name) == "crashed: signal SIGSEGV"
 
 
 def test_a_run_compiles_again_what_another_runs_limit_has_cost_it(

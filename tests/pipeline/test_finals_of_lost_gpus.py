@@ -1,8 +1,10 @@
-"""Finals on two GPUs of which one dies: each size is timed on one of them."""
+"""Finals on GPUs that die: each size is timed on one of them."""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from statistics import median
 
 import pytest
 from finals_match import CONFIGS, A, B, C, Uncertain
@@ -101,6 +103,29 @@ def test_a_size_whose_gpu_dies_beside_other_processes_is_timed_on_one_gpu(lost_i
     roles = {timing.process: timing.role for timing in pair.finals.timings[moved]}
     assert roles == {number: pair.finals.plan.role(number, together=True) for number in range(5)}
     assert pair.session.results.published[moved][A].us == pytest.approx(160.0, rel=0.02)
+
+
+def test_a_size_whose_next_gpu_dies_too_is_timed_on_the_third_alone(tmp_path: Path) -> None:
+    """Of what started together each has begun on the first GPU, which then dies; the second one dies in the third of
+    those that are had again."""
+    size, begun = problem(512, 512, 64), threading.Barrier(3)
+    run, state = session(tmp_path, size, gpus=3), state_of(size, CONFIGS)
+    gpus = [Uncertain({A: us, B: us, C: 1.5 * us}, (0.0,)) for us in (1.0, 1.6, 2.5)]
+
+    def first(plan: Plan) -> None:
+        if plan.process < 3:
+            begun.wait(timeout=240)
+        if plan.process == 1:
+            lost(plan)
+
+    gpus[0].before, gpus[1].before = first, lambda plan: lost(plan) if plan.process == 2 else None
+    for gpu in gpus:
+        gpu.overlaps = True
+    finals = finals_of(run, scripts_of([state]), gpus)
+    finals.run([(state, list(state.kept))])
+    for timings in (finals.timings[size], run.store.timings(size, FINALS)):
+        assert len([timing for timing in timings if timing.name == A]) >= 5
+        assert {round(median(timing.samples_us)) for timing in timings if timing.name == A} == {250}
 
 
 @pytest.mark.parametrize("overlaps", [False, True])

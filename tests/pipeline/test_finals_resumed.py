@@ -21,6 +21,14 @@ pytestmark = pytest.mark.usefixtures("in_a_folder")
 CONTRADICTED = {1: {A: 1.2}, 3: {A: 1.2}}
 
 
+def uncertain(
+    times: dict[str, float], moves: tuple[float, ...], at: dict[int, dict[str, float]], overlaps: bool
+) -> Uncertain:
+    gpu = Uncertain(times, moves, at)
+    gpu.overlaps = overlaps
+    return gpu
+
+
 def test_what_was_overruled_in_the_publishing_processes_is_known_in_a_run_that_goes_on(tmp_path: Path) -> None:
     match = Match(tmp_path, Uncertain({A: 1.0, B: 1.02, C: 1.5}, (0.0, 0.0, 0.0), {1: {A: 1.2}, 3: {A: 1.2}}))
     finals = match.run()
@@ -87,16 +95,21 @@ def test_a_killed_run_goes_on_with_the_process_that_it_was_at(tmp_path: Path) ->
     assert len(match.session.store.timings(TWO, FINALS)) == 5 * 5
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+# The planned processes alone; with further ones that choose; with such that publish again.
 @pytest.mark.parametrize(
-    ("times", "moves", "at", "ran"),
+    ("overlaps", "times", "moves", "at", "ran"),
     [
-        ({A: 1.0, B: 1.2, C: 1.5}, SURE, {}, 5),
-        ({A: 1.0, B: 1.0, C: 1.5}, UNSURE, {}, 7),
-        ({A: 1.0, B: 1.02, C: 1.5}, SURE, CONTRADICTED, 7),
+        (False, {A: 1.0, B: 1.2, C: 1.5}, SURE, {}, 5),
+        (False, {A: 1.0, B: 1.0, C: 1.5}, UNSURE, {}, 7),
+        (False, {A: 1.0, B: 1.02, C: 1.5}, SURE, CONTRADICTED, 7),
+        (True, {A: 1.0, B: 1.2, C: 1.5}, SURE, {}, 5),
+        (True, {A: 1.0, B: 1.0, C: 1.5}, UNSURE, {}, 7),
+        (True, {A: 1.0, B: 1.02, C: 1.5}, SURE, {3: {A: 1.2}, 4: {A: 1.2}}, 7),
     ],
 )
+@pytest.mark.parametrize("processes", [1, 2])
 def test_a_run_that_goes_on_with_less_budget_uses_all_processes_that_are_stored(
+    overlaps: bool,
     times: dict[str, float],
     moves: tuple[float, ...],
     at: dict[int, dict[str, float]],
@@ -105,11 +118,11 @@ def test_a_run_that_goes_on_with_less_budget_uses_all_processes_that_are_stored(
     tmp_path: Path,
 ) -> None:
     """Planned, further and publishing ones, of fewer finalists than they had; nothing is timed."""
-    match = Match(tmp_path, Uncertain(times, moves, at))
+    match = Match(tmp_path, uncertain(times, moves, at, overlaps))
     whole = match.run()
     assert len(match.gpu.plans) == ran
     stored, published = match.session.store.timings(ONE, FINALS), dict(match.session.results.published[ONE])
-    match.gpu = Uncertain(times, moves, at)
+    match.gpu = uncertain(times, moves, at, overlaps)
     limit(match.session, Budget(60.0, match.session.log.started - 60))
     resumed = match.finals = finals_of(match.session, scripts_of(match.states), [match.gpu])
     resumed.plan = FinalsPlan(processes=processes, finalists=2)
@@ -118,6 +131,32 @@ def test_a_run_that_goes_on_with_less_budget_uses_all_processes_that_are_stored(
     assert resumed.rankings[ONE].order == whole.rankings[ONE].order
     assert match.session.results.published[ONE] == published
     assert match.session.store.timings(ONE, FINALS) == stored
+
+
+@pytest.mark.parametrize("lost", [(), (4,)], ids=["all stored", "the last planned one is not"])
+@pytest.mark.parametrize(("moves", "at"), [(SURE, {}), (UNSURE, {}), (SURE, CONTRADICTED)])
+def test_a_run_that_goes_on_without_a_budget_times_nothing_twice(
+    moves: tuple[float, ...], at: dict[int, dict[str, float]], lost: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Its processes ran one after another, and would start together without the budget."""
+    times = {A: 1.0, B: 1.02 if at else 1.0, C: 1.5}
+    match = Match(tmp_path, Uncertain(times, moves, at))
+    unbounded = match.session.limits.budget
+    limit(match.session, Budget(10_000.0, match.session.log.started))
+    whole = match.run()
+    stored = match.session.store.timings(ONE, FINALS)
+    for number in lost:
+        for size in (ONE, TWO):
+            match.session.store.drop_process(size, FINALS, number)
+    match.gpu = uncertain(times, moves, at, overlaps=True)
+    limit(match.session, unbounded)
+    resumed = match.finals = finals_of(match.session, scripts_of(match.states), [match.gpu])
+    match.run()
+    assert [plan.process for plan in match.gpu.plans] == [*lost]
+    assert resumed.rankings[ONE].order == whole.rankings[ONE].order
+    assert lost or match.session.store.timings(ONE, FINALS) == stored
+    roles = {timing.process: timing.role for timing in match.session.store.timings(ONE, FINALS)}
+    assert roles == {timing.process: timing.role for timing in stored}
 
 
 def test_of_a_process_that_only_one_size_has_stored_that_size_keeps_it(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +31,8 @@ from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.pipeline.round_parts import view_of
 from gemm_tuner.search import Proposals, Requested, SizeView, make_search
+from gemm_tuner.search.plain import Full
+from gemm_tuner.system.background import Background
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
@@ -144,6 +147,45 @@ def test_each_part_of_a_round_has_a_size_for_every_gpu(
     assert [len(gpu.plans) for gpu in there] == [sizes // gpus] * gpus
     counts = [len({work.problem for plan in gpu.plans for work in plan.work}) for gpu in there]
     assert sum(counts) == sizes and max(counts) - min(counts) <= 1
+
+
+class Waited(Background):
+    """What it does goes on only when it is waited for."""
+
+    def __init__(self) -> None:
+        super().__init__("test")
+        self.is_waited_for = threading.Event()
+
+    def begin(self, work: Callable[[], None]) -> None:
+        self.end()
+        self.is_waited_for.clear()
+        super().begin(work)
+
+    def wait(self) -> None:
+        if self._thread is not None:
+            self.is_waited_for.set()
+        super().wait()
+
+
+def test_nothing_is_recorded_while_it_is_chosen_what_to_offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what the next part of a round compiled, nor what was timed: the choice goes through both."""
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", 6)
+    choice, seen = Waited(), list[tuple[int, int]]()
+
+    class Looks(Full):
+        def likely_next(self, sizes: Sequence[SizeView], device: Device, requested: Requested, count: int) -> Proposals:
+            assert choice.is_waited_for.wait(240)
+            rows = [row for state in batch.states for row in state.rows.values()]
+            seen.append((sum("registers" in row for row in rows), sum("screen_us" in row for row in rows)))
+            return {}
+
+    batch = Batch(tmp_path, StandInGpu(stays=True), search=Looks(12, 12))
+    rounds = batch.rounds(CompilesAll(clocked(batch.session), takes_s=2.0))
+    rounds._choice = choice
+    while wanted := rounds.propose():
+        rounds.learn(rounds.time(wanted))
+    assert seen == [(6, 0), (12, 0)]
+    assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
 
 
 def test_what_was_timed_is_kept_where_the_choice_of_what_to_offer_fails(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ READINGS: dict[str, Callable[[GemmProblem], bool]] = {
     "in a function that remembers": large,
     "in a function that asks for the type": in_a_helper,
     "all fields": lambda p: vars(p)["m"] > 1000 if hasattr(p, "__dict__") else p.m > 1000,
+    "its text": lambda p: "m=2048" in f"{p}",
     "a method": lambda p: p.to_dict()["m"] > 1000,
     "as a member": lambda p: p in {problem(2048, 2048, 2048)},
     "a copy": lambda p: replace(p, n=8).m > 1000,
