@@ -137,6 +137,7 @@ class HotAtFirst:
 
     def __init__(self) -> None:
         self.threads: list[threading.Thread] = []
+        self._sampled = set[threading.Thread]()  # has read again, so that it has kept what it read
         self._read = threading.Condition()
 
     @property
@@ -147,12 +148,14 @@ class HotAtFirst:
         with self._read:
             if threading.current_thread() not in self.threads:
                 self.threads.append(threading.current_thread())
+            else:
+                self._sampled.add(threading.current_thread())
                 self._read.notify_all()
             return Sample(gpu, 1500.0, 650.0, 88.0, throttled=self.is_hot)
 
     def wait(self, attempt: int) -> None:
         with self._read:
-            assert self._read.wait_for(lambda: len(self.threads) >= attempt, 240)
+            assert self._read.wait_for(lambda: len(self._sampled) >= attempt, 240)
 
     def close(self) -> None: ...
 
