@@ -36,7 +36,7 @@ from gemm_tuner.moe.cute import ARCHITECTURE, CUTE
 from gemm_tuner.moe.launcher import TMA
 from gemm_tuner.moe.operands import MoeOperands
 from gemm_tuner.moe.own import OWN
-from gemm_tuner.moe.problem import KEYS, MoeProblem
+from gemm_tuner.moe.problem import KEYS, UNIFORM, MoeProblem
 from gemm_tuner.moe.rules import of
 from gemm_tuner.moe.servers import SERVERS
 from gemm_tuner.space.plain_workload import PlainWorkload
@@ -189,19 +189,20 @@ class MoeWorkload(PlainWorkload):
         self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
     ) -> tuple[Problem, ...]:
         """The layer (made small for the interpreter), and a ragged one whose extents no tile divides and in which some
-        experts get no rows."""
+        experts get no rows. A recorded routing is of the layer's own experts, and others are drawn uniformly."""
         one, block = of(problem), max(of(problem).block_shape) or 1
         if one.grouped and launchers.of_config(one, config) is not OWN:  # read without a mask along K
             depths = [launch.part_config(config, part)["BLOCK_SIZE_K"] for part in launch.PARTS]
             block = math.lcm(block, *depths)
+        recorded = routing.files(one.routing)
+        other = replace(one, routing=tuple(UNIFORM if text in recorded else text for text in one.routing))
         if not interpreted:
             odd = (block, 3 * block) if block > 1 else (80, 144)
-            experts = min(one.E, 16)
-            of_all = 2 * experts if one.global_E else 0
-            ragged = replace(one, M=RAGGED_TOKENS, E=experts, global_E=of_all, topk=min(one.topk, 16))
-            return one, replace(ragged, N=odd[0], K=odd[1])
+            experts, topk = min(one.E, 16), min(one.topk, 16)
+            of_all = 2 * max(experts, topk) if one.global_E else 0
+            return one, replace(other, M=RAGGED_TOKENS, E=experts, global_E=of_all, topk=topk, N=odd[0], K=odd[1])
         of_all = 2 * FEW_EXPERTS if one.global_E else 0
-        few = replace(one, E=FEW_EXPERTS, global_E=of_all, topk=min(2, one.topk), M=FEW_TOKENS, seeds=1)
+        few = replace(other, E=FEW_EXPERTS, global_E=of_all, topk=min(2, one.topk), M=FEW_TOKENS, seeds=1)
         even = _least(2 * max(config["BLOCK_SIZE_N"], config["BLOCK_SIZE_K"]), block, limit=256)
         odd = (block, 3 * block) if block > 1 else (48, 80)
         return replace(few, N=even, K=even), replace(few, M=1, N=odd[0], K=odd[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -223,3 +224,31 @@ def test_few_rows_of_4_bits_are_not_the_triton_kernels() -> None:
     assert list(server.can_launch(replace(layer, N=192), frame)) == [True, True, False, False]
     for problem in WORKLOAD.check_problems(layer, config, descriptors=False, interpreted=False):
         assert isinstance(problem, type(layer)) and problem.N % 64 == problem.K % 64 == 0
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        replace(QWEN, E=2, global_E=256),
+        replace(QWEN, E=8, global_E=9),
+        replace(QWEN, E=100, global_E=200, topk=40),
+        replace(QWEN, M=7, routing=("ids.npy", "zipf:1.0")),
+        replace(QWEN, M=7, E=8, global_E=128, routing=("ids.npy",)),
+    ],
+    ids=["fewer experts than a token has", "one expert elsewhere", "many a token", "recorded", "recorded of all ranks"],
+)
+def test_what_is_checked_is_a_layer_whose_tokens_can_be_routed(
+    layer: MoeProblem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with fewer experts than the layer has: a check reads the problem again, and makes its operands."""
+    monkeypatch.chdir(tmp_path)
+    np.save("ids.npy", np.arange(128, dtype=np.int32).reshape(16, 8))
+    config = WORKLOAD.default_config(layer, H200).to_dict()
+    for interpreted in (True, False):
+        sizes = WORKLOAD.check_problems(layer, config, descriptors=False, interpreted=interpreted)
+        for size in sizes:
+            assert isinstance(size, MoeProblem)
+            again = MoeProblem.from_dict({key: value for key, value in size.to_dict().items() if key != "kind"})
+            assert (again.global_E > again.E) is (layer.global_E > 0)
+            assert all(ids.shape == (size.M, size.topk) for ids in model.draws(again))
+        assert interpreted or sizes[0].routing == layer.routing
