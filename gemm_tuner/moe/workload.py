@@ -190,10 +190,9 @@ class MoeWorkload(PlainWorkload):
     ) -> tuple[Problem, ...]:
         """The layer (made small for the interpreter), and a ragged one whose extents no tile divides and in which some
         experts get no rows. A recorded routing is of the layer's own experts, and others are drawn uniformly."""
-        one, block = of(problem), max(of(problem).block_shape) or 1
-        if one.grouped and launchers.of_config(one, config) is not OWN:  # read without a mask along K
-            depths = [launch.part_config(config, part)["BLOCK_SIZE_K"] for part in launch.PARTS]
-            block = math.lcm(block, *depths)
+        one = of(problem)
+        block = math.lcm(*filter(None, one.block_shape))
+        block = math.lcm(block, _step(one, config)) if block > 1 else block
         recorded = routing.files(one.routing)
         other = replace(one, routing=tuple(UNIFORM if text in recorded else text for text in one.routing))
         if not interpreted:
@@ -239,6 +238,16 @@ class MoeWorkload(PlainWorkload):
 
     def features(self, candidates: Any, problem: Problem, device: Device, families: Sequence[str]) -> Any:
         return features.features(candidates, families)
+
+
+def _step(problem: MoeProblem, config: dict[str, Any]) -> int:
+    """What the extents of a layer with scales of blocks or groups must be multiples of besides: TMA reads rows of whole
+    16 bytes, and servers' kernels for integers in groups read along K without a mask."""
+    parts = [launch.part_config(config, part) for part in launch.PARTS]
+    if any(one.get("W_BY_TMA") or one.get(TMA) for one in parts):
+        return int(rules.TMA_BYTES / problem.weight_bytes)
+    without_mask = problem.grouped and launchers.of_config(problem, config) is not OWN
+    return math.lcm(*(one["BLOCK_SIZE_K"] for one in parts)) if without_mask else 1
 
 
 def _least(size: int, block: int, limit: int) -> int:

@@ -100,6 +100,20 @@ def test_checks_of_integers_have_a_rest_along_k() -> None:
         assert isinstance(ragged, MoeProblem) and ragged.K % 128 and ragged.K % 64 == 0
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [INT4, replace(INT4, block_shape=(0, 16)), replace(INT4, dtype="int8_w8a16", block_shape=(0, 8)),
+     replace(FP8, block_shape=(8, 8)), replace(FP8, block_shape=(64, 48), N=768, K=1536), FP8, LAYER],
+)  # fmt: skip
+def test_what_tma_can_load_is_checked_at_sizes_that_it_can_load(layer: MoeProblem) -> None:
+    tile = {"family": "own_moe", "BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "W_BY_TMA": 1}
+    for interpreted in (True, False):
+        for size in WORKLOAD.check_problems(layer, tile, descriptors=False, interpreted=interpreted):
+            assert isinstance(size, MoeProblem)
+            assert "tma_can_load" not in set(rejected(size, W_BY_TMA=1).rule)
+            assert not [block for block in layer.block_shape if block and (size.N % block or size.K % block)]
+
+
 def test_no_two_kept_configurations_launch_the_same() -> None:
     for problem in (LAYER, replace(LAYER, M=4), FEW):
         frame = rejected(problem)
