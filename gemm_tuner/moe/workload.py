@@ -284,7 +284,7 @@ def _sorted_calls(
 
 
 def _named(predicates: Sequence[Callable[[Any, Problem, Device], Any]]) -> tuple[tuple[str, str, Any], ...]:
-    return tuple((one.__name__, one.__doc__ or "", one) for one in predicates)
+    return tuple((one.__name__, " ".join((one.__doc__ or "").split()), one) for one in predicates)
 
 
 WORKLOAD = MoeWorkload()

@@ -47,6 +47,11 @@ def test_the_spaces_are_those_of_the_servers_tuners() -> None:
     assert sorted(both.families) == ["sglang_moe", "vllm_moe"]
 
 
+def test_the_reason_of_a_rule_is_one_line() -> None:
+    own = WORKLOAD.own_space([QWEN], H200)
+    assert all(why and why == " ".join(why.split()) for _, why, _ in (*own.rules, *own.heuristics))
+
+
 def test_of_vllms_640_configurations_of_block_fp8_half_are_other_launches() -> None:
     frame, rules = space_of(DEEPSEEK, H200)
     tuner = frame[(frame.BLOCK_SIZE_M >= 16) & (frame.BLOCK_SIZE_N % 128 == 0) & (frame.BLOCK_SIZE_K % 128 == 0)]
