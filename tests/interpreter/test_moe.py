@@ -74,6 +74,10 @@ CASES |= {
 # So few that they would not be sorted if all were of this rank.
 FEW_OF_MANY = replace(BF16, M=2, E=20, global_E=40)
 CASES |= {"other ranks, few rows, bias": replace(FEW_OF_MANY, bias=True), "other ranks, few rows": FEW_OF_MANY}
+CASES |= {
+    "8 bits in groups, other ranks": replace(INT4, dtype="int8_w8a16", M=9, global_E=10),
+    "4 bits, zero points, other ranks": replace(INT4, zero_points=True, M=9, global_E=10),
+}
 
 
 @pytest.mark.parametrize(
