@@ -248,6 +248,9 @@ def check(problem: MoeProblem, where: str) -> None:
         raise UserError(f"{problem.dtype} has no zero points", where=where, accepted="integers in groups")
     if problem.grouped and problem.bias:
         raise UserError("integers in groups have no bias", where=where, accepted="no bias")
+    if problem.packed > 1 and (problem.N % 2 or problem.K % 2):
+        what = f"N {problem.N} or K {problem.K} is odd, and two integers of 4 bits lie in a byte"
+        raise UserError(what, where=where, accepted="even extents")
     if any(problem.block_shape):
         rows, columns = problem.block_shape[0] or 1, problem.block_shape[1]
         if problem.N % rows or problem.N % columns or problem.K % rows or problem.K % columns:

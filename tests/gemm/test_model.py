@@ -51,6 +51,18 @@ def test_more_work_is_never_faster(arch: str) -> None:
         assert (after >= before * (1 if bigger[:2] == (512, 512) else 0.9)).all(), bigger
 
 
+def test_odd_rows_of_c_cost_the_sums_that_another_kernel_stores() -> None:
+    """Of packed operands that CuTe DSL multiplies: without slices of K, too."""
+    of_cute, of_triton = (
+        columns(config(family=family, num_warps=warps, num_stages=stages, PACK_BLOCK=2048))
+        for family, warps, stages in (("gemm_cute_packed", 0, 0), ("gemm_packed", 4, 4))
+    )
+    odd, whole = problem(1024, 1023, 1023), problem(1024, 1024, 1023)
+    for c, adds_up in ((of_cute, True), (of_triton, False)):
+        assert (model.split_k_us(c, odd, device("sm_90")) > 0).all() == adds_up
+        assert not model.split_k_us(c, whole, device("sm_90")).any()
+
+
 def test_the_roofline_is_arithmetic_or_bytes() -> None:
     h200 = device("sm_90")
     large, thin = problem(8192, 8192, 8192), problem(1, 4096, 4096)

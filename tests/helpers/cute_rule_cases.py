@@ -58,6 +58,9 @@ VALIDITY_CASES = (
     Case("slices_of_k_of_class", On((200, 3072, 120)), {**CUTE, "SPLIT_K": 5}, {**PACKED, "SPLIT_K": 5}),
     Case("blocks_for_what_packs", On((4095, 4097, 1023)), PACKED, {**PACKED, "PACK_BLOCK": 0}),
     Case("clusters_of_class", On((4095, 4097, 1023)), {**PACKED, "CLUSTER_M": 2, "SWAP_AB": 1}, {"CLUSTER_M": 2}),
+    # C takes 58 GB, and sums of it 116.
+    Case("operands_fit_memory", On((170_000, 170_001, 17)),
+         {**PACKED, "family": "gemm_packed", "num_warps": 4, "num_stages": 3}, PACKED),
     # Two stages of 256 x 192 x 64 take 112 KiB, two of 256 x 192 x 128 take 224 KiB.
     Case("stages_of_class", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 192},
          {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 192, "BLOCK_SIZE_K": 128}),

@@ -101,7 +101,12 @@ def fused_moe_kernel_gptq_awq(
     real = rows < num_valid_tokens
     columns = block_n * BLOCK_SIZE_N + tl.arange(0, BLOCK_SIZE_N)
     wrapped = (columns % N)[None, :]
+    inside = real[:, None] & (columns < N)[None, :]
+    out = rows[:, None] * stride_cm + columns[None, :] * stride_cn
     expert = tl.load(expert_ids_ptr + block_m).to(tl.int64)
+    if expert == -1:
+        write_zeros(c_ptr, out, inside, BLOCK_SIZE_M, BLOCK_SIZE_N, compute_type)
+        return
     total = tl.zeros((BLOCK_SIZE_M, BLOCK_SIZE_N), tl.float32)
     for step in range(0, tl.cdiv(K, BLOCK_SIZE_K)):
         depth = step * BLOCK_SIZE_K + tl.arange(0, BLOCK_SIZE_K)
@@ -125,8 +130,7 @@ def fused_moe_kernel_gptq_awq(
         total += tl.dot(a, ((b.to(tl.float32) - zero) * scale.to(tl.float32)).to(compute_type))
     if MUL_ROUTED_WEIGHT:
         total *= tl.load(topk_weights_ptr + rows, mask=real, other=0.0)[:, None]
-    inside = real[:, None] & (columns < N)[None, :]
-    tl.store(c_ptr + rows[:, None] * stride_cm + columns[None, :] * stride_cn, total.to(compute_type), mask=inside)
+    tl.store(c_ptr + out, total.to(compute_type), mask=inside)
 """
 
 

@@ -71,6 +71,13 @@ CASES |= {
     "8 bits in groups, fp16": replace(INT4, dtype="int8_w8a16", out="fp16"),
     "8 bits, zero points": replace(INT4, dtype="int8_w8a16", zero_points=True, M=1, E=16),
 }
+# So few that they would not be sorted if all were of this rank.
+FEW_OF_MANY = replace(BF16, M=2, E=20, global_E=40)
+CASES |= {"other ranks, few rows, bias": replace(FEW_OF_MANY, bias=True), "other ranks, few rows": FEW_OF_MANY}
+CASES |= {
+    "8 bits in groups, other ranks": replace(INT4, dtype="int8_w8a16", M=9, global_E=10),
+    "4 bits, zero points, other ranks": replace(INT4, zero_points=True, M=9, global_E=10),
+}
 
 
 @pytest.mark.parametrize(

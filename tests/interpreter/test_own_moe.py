@@ -38,6 +38,7 @@ CASES |= {
     "other ranks": OTHERS,
     "other ranks, bias, fp16": replace(OTHERS, dtype="fp16", out="fp16", bias=True),
     "fp8, other ranks": replace(FP8, M=9, global_E=10),
+    "other ranks, few rows": replace(BF16, M=2, E=20, global_E=40),
 }
 INT4 = replace(BF16, N=64, K=160, dtype="int4_w4a16", scaling="group", block_shape=(0, 32))
 CASES |= {
@@ -83,7 +84,7 @@ def beside(problem: MoeProblem, server: str) -> MoeProblem:
 
 
 @pytest.mark.parametrize("server", ["vllm", "sglang"])
-@pytest.mark.parametrize("case", ["bf16, no tile divides", "without sorting", "other ranks"])
+@pytest.mark.parametrize("case", ["bf16, no tile divides", "without sorting", "other ranks", "other ranks, few rows"])
 def test_it_is_right_with_the_rows_as_a_server_aligns_them(case: str, server: str, tmp_path: Path) -> None:
     problem, one = beside(CASES[case], server), config(2, 0, 0)
     found = checked(script_of(tmp_path, problem, one), problem, one)

@@ -172,6 +172,7 @@ def test_a_dry_run_shows_the_funnel(capsys: pytest.CaptureFixture[str]) -> None:
         ((*FLAGS, "--routing", "skewed"), "zipf:1.0"),
         ((*FLAGS, "--dtype", "int4_w4a16"), "--group_size"),
         ((*FLAGS, "--dtype", "int4_w4a16", "--group_size", "48"), "group size 48"),
+        (("--E", "4", "--N", "30", "--K", "45", "--topk", "2", "--dtype", "int4_w4a16", "--group_size", "15"), "K 45"),
         ((*FLAGS, "--dtype", "int4_w4a16", "--group_size", "32", "--bias"), "bias"),
         ((*FLAGS, "--dtype", "fp8_w8a8", "--group_size", "32"), "--group_size"),
         ((*FLAGS, "--zero_points"), "--zero_points"),

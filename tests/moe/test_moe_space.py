@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,11 @@ def test_the_spaces_are_those_of_the_servers_tuners() -> None:
     assert (len(space_of(QWEN, MI300X)[0]), len(space_of(fp8, MI300X)[0])) == (40_000, 8_000)
     both = WORKLOAD.own_space([QWEN, replace(QWEN, server="sglang")], H200)
     assert sorted(both.families) == ["sglang_moe", "vllm_moe"]
+
+
+def test_the_reason_of_a_rule_is_one_line() -> None:
+    own = WORKLOAD.own_space([QWEN], H200)
+    assert all(why and why == " ".join(why.split()) for _, why, _ in (*own.rules, *own.heuristics))
 
 
 def test_of_vllms_640_configurations_of_block_fp8_half_are_other_launches() -> None:
@@ -223,3 +229,31 @@ def test_few_rows_of_4_bits_are_not_the_triton_kernels() -> None:
     assert list(server.can_launch(replace(layer, N=192), frame)) == [True, True, False, False]
     for problem in WORKLOAD.check_problems(layer, config, descriptors=False, interpreted=False):
         assert isinstance(problem, type(layer)) and problem.N % 64 == problem.K % 64 == 0
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        replace(QWEN, E=2, global_E=256),
+        replace(QWEN, E=8, global_E=9),
+        replace(QWEN, E=100, global_E=200, topk=40),
+        replace(QWEN, M=7, routing=("ids.npy", "zipf:1.0")),
+        replace(QWEN, M=7, E=8, global_E=128, routing=("ids.npy",)),
+    ],
+    ids=["fewer experts than a token has", "one expert elsewhere", "many a token", "recorded", "recorded of all ranks"],
+)
+def test_what_is_checked_is_a_layer_whose_tokens_can_be_routed(
+    layer: MoeProblem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with fewer experts than the layer has: a check reads the problem again, and makes its operands."""
+    monkeypatch.chdir(tmp_path)
+    np.save("ids.npy", np.arange(128, dtype=np.int32).reshape(16, 8))
+    config = WORKLOAD.default_config(layer, H200).to_dict()
+    for interpreted in (True, False):
+        sizes = WORKLOAD.check_problems(layer, config, descriptors=False, interpreted=interpreted)
+        for size in sizes:
+            assert isinstance(size, MoeProblem)
+            again = MoeProblem.from_dict({key: value for key, value in size.to_dict().items() if key != "kind"})
+            assert (again.global_E > again.E) is (layer.global_E > 0)
+            assert all(ids.shape == (size.M, size.topk) for ids in model.draws(again))
+        assert interpreted or sizes[0].routing == layer.routing

@@ -12,7 +12,7 @@ from samples import device
 
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Device
-from gemm_tuner.moe import alignment, launch, pairs
+from gemm_tuner.moe import alignment, launch, operands, own_arguments, pairs
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.workload import WORKLOAD
 from gemm_tuner.pipeline import prepare
@@ -22,6 +22,7 @@ LAYER = MoeProblem("own", 512, 128, 768, 2048, 8)
 FP8 = replace(LAYER, dtype="fp8_w8a8", scaling="block", block_shape=(128, 128))
 INT4 = replace(LAYER, dtype="int4_w4a16", scaling="group", block_shape=(0, 64))
 FEW = MoeProblem("own", 2, 16, 128, 256, 2)
+SIZES = ("N", "K", "rows", "W_ROWS")  # arguments that are no constants
 H200, MI300X, A100 = device("sm_90"), device("gfx942"), device("sm_80")
 
 
@@ -100,6 +101,20 @@ def test_checks_of_integers_have_a_rest_along_k() -> None:
         assert isinstance(ragged, MoeProblem) and ragged.K % 128 and ragged.K % 64 == 0
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [INT4, replace(INT4, block_shape=(0, 16)), replace(INT4, dtype="int8_w8a16", block_shape=(0, 8)),
+     replace(FP8, block_shape=(8, 8)), replace(FP8, block_shape=(64, 48), N=768, K=1536), FP8, LAYER],
+)  # fmt: skip
+def test_what_tma_can_load_is_checked_at_sizes_that_it_can_load(layer: MoeProblem) -> None:
+    tile = {"family": "own_moe", "BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "W_BY_TMA": 1}
+    for interpreted in (True, False):
+        for size in WORKLOAD.check_problems(layer, tile, descriptors=False, interpreted=interpreted):
+            assert isinstance(size, MoeProblem)
+            assert "tma_can_load" not in set(rejected(size, W_BY_TMA=1).rule)
+            assert not [block for block in layer.block_shape if block and (size.N % block or size.K % block)]
+
+
 def test_no_two_kept_configurations_launch_the_same() -> None:
     for problem in (LAYER, replace(LAYER, M=4), FEW):
         frame = rejected(problem)
@@ -111,6 +126,27 @@ def test_no_two_kept_configurations_launch_the_same() -> None:
             constants = {**one, "PROGRAMS_PER_SM": grids != tiles}
             launches.add((*constants.values(), *grids))
         assert len(launches) == len(configs)
+
+
+def test_layers_share_a_compilation_only_where_they_share_constants() -> None:
+    one = PlainConfig("own_moe", (("BLOCK_SIZE_M", 16), ("BLOCK_SIZE_N", 64), ("BLOCK_SIZE_K", 64), ("GROUP_SIZE_M", 1),
+                                  ("num_warps", 4), ("num_stages", 2), ("PROGRAMS_PER_SM", 0), ("SWAP_AB", 0),
+                                  ("W_BY_TMA", 0)))  # fmt: skip
+    changes: tuple[dict[str, Any], ...] = (
+        {}, {"M": 1024}, {"M": 2}, {"global_E": 256}, {"M": 2, "global_E": 256}, {"N": 784}, {"topk": 4},
+        {"bias": True}, {"activation": "relu2_no_mul"}, {"out": "fp16", "dtype": "fp16"},
+    )  # fmt: skip
+    layers = [replace(LAYER, **change) for change in changes]
+    layers += [INT4, replace(INT4, zero_points=True), replace(INT4, block_shape=(0, 128)), FP8]
+    constants: dict[str, set[Any]] = {}
+    for layer in layers:
+        made = []
+        for part in launch.PARTS:
+            tensors = operands.blank(layer, part, 16, launch.Sides(), lambda kind, count: kind)
+            values = own_arguments.values(layer, one.to_dict(), part, tensors)
+            made.append(tuple((name, value) for name, value in values.items() if name not in SIZES))
+        constants.setdefault(WORKLOAD.specialization(layer, one, H200.target), set()).add(tuple(made))
+    assert 5 < len(constants) < len(layers) and {len(some) for some in constants.values()} == {1}
 
 
 def test_a_grid_covers_every_block_that_the_alignment_can_make() -> None:

@@ -60,6 +60,16 @@ def test_kernels_are_equal_where_one_binary_serves_both() -> None:
     assert len(numbers) > 500
 
 
+def test_slices_that_are_not_equal_are_another_kernel() -> None:
+    """4104 elements of 16 bits are no two slices of whole 16 bytes."""
+    table = views()[0].candidates
+    table = table[table["SPLIT_K"] == 2]
+    assert len(table)
+    sizes = [SizeView(problem(512, 3072, k), table, {}, frozenset()) for k in (4096, 4112, 4104)]
+    equal, also_equal, other = (work_of(one, H200.target)[0] for one in sizes)
+    assert np.array_equal(equal, also_equal) and not set(equal.tolist()) & set(other.tolist())
+
+
 def test_kernels_of_cute_take_longer_the_larger_their_tiles() -> None:
     table = views(("gemm_cute", "gemm_persistent"))[0].candidates
     _, seconds = work_of(views(("gemm_cute", "gemm_persistent"))[0], H200.target)

@@ -94,6 +94,19 @@ def test_a_configuration_is_checked_at_another_size_with_the_kernel_that_was_com
             assert sources[0] == sources[1]
 
 
+def test_sizes_share_a_compilation_only_where_they_share_a_kernel(tmp_path: Path) -> None:
+    """What is packed, and whether C is stored from sums, depends on the size."""
+    entries: dict[tuple[str, str], set[str]] = {}
+    for n, k in ((264, 1001), (257, 1001), (257, 1008), (264, 1008), (272, 1003)):
+        size = replace(problem(200, n, k), layout_b=Layout.COL)
+        for one in (packed(), packed(SPLIT_K=3)):
+            script = script_of(size, tmp_path, one)
+            kernel = script.kernel_of(script.CONFIGS[one.name], (size.m, size.n, size.k, size.batch))
+            of = one.name, WORKLOAD.specialization(size, one, TARGET)
+            entries.setdefault(of, set()).add(Source.of(kernel).entry)
+    assert len(entries) > 4 and {len(some) for some in entries.values()} == {1}
+
+
 def test_a_row_of_the_family_is_read_back() -> None:
     one = packed(CLUSTER_M=2, PINGPONG=1, PROGRAMS_PER_SM=1)
     assert config_of({"family": one.family, **one.options()}, "a row") == one
