@@ -1,8 +1,10 @@
-"""Compares both GEMMs of a call with float64 products of the quantized operands. Needs torch."""
+"""Compares both GEMMs of a call with float64 products of the quantized operands, and exact ones. Needs torch."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from gemm_tuner.gemm.reference import (
 from gemm_tuner.languages.bits import first_difference
 from gemm_tuner.moe import activation, launch, sorted_rows
 from gemm_tuner.moe.cute import CUTE, is_fused
+from gemm_tuner.moe.exact_operands import difference, made_exact
 from gemm_tuner.moe.launch import DOWN, PARTS, UP, extent
 from gemm_tuner.moe.launchers import of_config
 from gemm_tuner.moe.operands import Gemm, MoeOperands, make
@@ -31,33 +34,77 @@ REPEATS = 3
 
 
 def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: str, seed: int, device: str) -> Verdict:
-    """Checks one configuration. Results are NaN before the call. On a GPU repeated calls must give the same bits."""
+    """Checks one configuration: with random operands, whose C must be within the error bound of the reference, and with
+    exact ones, whose C must be equal; the errors of the verdict are those of the random ones. Results are NaN before
+    the call. On a GPU repeated calls must give the same bits."""
     operands = make(problem, seed, device)[0]
-    given = operands.interpretable() if device == "cpu" else operands
-    config = script.CONFIGS[name]
-    launches = workload.launches(script, config, problem, given, None, processors(device))
-    results = {part: one.c for part, one in given.of_config(config).items()}
-    places: Any = slice(None)  # of rows
-    launcher = of_config(problem, config)
-    if launcher is CUTE:
+    verdict = check_random(Call.of(workload, script, name, operands, device), name, device)
+    if not verdict.ok:
+        return verdict
+    return check_exact(Call.of(workload, script, name, made_exact(operands, seed), device), verdict)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A configuration's launches on some operands.
+
+    operands: with the second GEMM's A by row. given: what the kernels take. results: C of each GEMM, whose rows of the
+    routing are at ``places``.
+    """
+
+    config: dict[str, Any]
+    operands: MoeOperands
+    given: MoeOperands
+    launches: list[Any]
+    results: dict[str, Any]
+    places: Any
+
+    @classmethod
+    def of(cls, workload: MoeWorkload, script: ModuleType, name: str, operands: MoeOperands, device: str) -> Call:
+        given = operands.interpretable() if device == "cpu" else operands
+        config, problem = script.CONFIGS[name], operands.problem
+        launches = workload.launches(script, config, problem, given, None, processors(device))
+        if of_config(problem, config) is not CUTE:
+            results = {part: one.c for part, one in given.of_config(config).items()}
+            return cls(config, operands, given, launches, results, slice(None))
         results = {part: sorted_rows.result(given, config, part) for part in PARTS}
-        places, operands = sorted_rows.of(operands).places, sorted_rows.in_row_order(operands)
+        places, by_row = sorted_rows.of(operands).places, sorted_rows.in_row_order(operands)
+        return cls(config, by_row, given, launches, results, places)
+
+    def run(self) -> dict[str, Any]:
+        """C of each GEMM by rows of the routing."""
+        for part in PARTS:
+            self.results[part].fill_(float("nan"))
+        launch_all(self.launches)
+        return {part: self._by_row(part) for part in PARTS}
+
+    def _by_row(self, part: str) -> Any:
+        found = self.results[part][self.places]
+        return self.given.in_rows(found, self.config["BLOCK_SIZE_M"]) if self._is_sorted(part) else found
+
+    def _is_sorted(self, part: str) -> bool:
+        return launch.sides(self.config, part).c_sorted
+
+    def writes_zeros(self, part: str) -> bool:
+        """To the rows of other ranks' experts, which it leaves alone otherwise."""
+        return of_config(self.operands.problem, self.config) is not CUTE and not self._is_sorted(part)
+
+    def narrowed(self, part: str, found: Any) -> Any:
+        """In the type of C, which is wider in the interpreter."""
+        return found.to(self.operands.gemms[part].c.dtype)
+
+
+def check_random(call: Call, name: str, device: str) -> Verdict:
+    problem = call.operands.problem
     worst = Verdict(problem, name, True, 0.0, 0.0)
     first: dict[str, Any] = {}
     for turn in range(1 if device == "cpu" else REPEATS):
-        for part in PARTS:
-            results[part].fill_(float("nan"))
-        launch_all(launches)
-        for part in PARTS:
-            found = results[part][places]
-            if launch.sides(config, part).c_sorted:
-                found = given.in_rows(found, config["BLOCK_SIZE_M"])
+        for part, found in call.run().items():
             if turn == 0:
                 first[part] = found.clone()
-                narrow = found.to(operands.gemms[part].c.dtype)
-                writes_zeros = launcher is not CUTE and not launch.sides(config, part).c_sorted
-                of = {"wide": given.wide, "writes_zeros": writes_zeros, "activated": part == UP and is_fused(config)}
-                verdict = compared(problem, operands, part, name, narrow, **of)
+                activated = part == UP and is_fused(call.config)
+                of = {"wide": call.given.wide, "writes_zeros": call.writes_zeros(part), "activated": activated}
+                verdict = compared(problem, call.operands, part, name, call.narrowed(part, found), **of)
                 worst = verdict if verdict.error_over_bound > worst.error_over_bound or not verdict.ok else worst
             elif first_difference(first[part], found) is not None:
                 text = f"call {turn + 1} of the {part} GEMM gave other bits"
@@ -65,6 +112,22 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
         if not worst.ok:
             break
     return worst
+
+
+def check_exact(call: Call, verdict: Verdict) -> Verdict:
+    """``verdict`` if C of each GEMM is exact, else a failed one. An activation's results are not exact."""
+    operands = call.operands
+    for part, found in call.run().items():
+        if part == UP and is_fused(call.config):
+            continue
+        narrow = call.narrowed(part, found)
+        for rows, expected, _ in references(operands, part, wide=call.given.wide):
+            if where := difference(expected, narrow[rows]):
+                row, column = int(rows[where[0]]), where[1]
+                values = f"{float(narrow[row, column]):.9g}, exactly {float(expected[where]):.9g}"
+                text = f"the {part} GEMM is wrong in row {row}, column {column}: it is {values} (exact operands)"
+                return replace(verdict, ok=False, worst_element=(row, column), message=text)
+    return verdict
 
 
 def processors(device: str) -> int:
@@ -84,16 +147,12 @@ def compared(
     import torch
 
     worst, at, most = 0.0, (0, 0), 0.0
-    a = operands.gemms[part].a.float()  # exact; not all devices gather 8-bit floats
-    flat = torch.from_numpy(operands.ids.reshape(-1).astype("int64")).to(found.device)
-    others = torch.nonzero(flat >= problem.E).flatten()
+    others = torch.nonzero(experts_of_rows(operands) >= problem.E).flatten()
     if writes_zeros and len(others) and (wrong := torch.nonzero(found[others] != 0)).numel():
         row, column = int(others[wrong[0, 0]]), int(wrong[0, 1])
         text = f"the {part} GEMM is wrong in row {row}, column {column}: no zero for another rank's expert"
         return Verdict(problem, name, False, math.inf, math.inf, (row, column), text)
-    for expert in torch.unique(flat[flat < problem.E]).tolist():
-        rows = torch.nonzero(flat == expert).flatten()
-        expected, bound = reference(problem, operands, part, a, rows, expert, wide=wide, activated=activated)
+    for rows, expected, bound in references(operands, part, wide=wide, activated=activated):
         error = (found[rows].double() - expected).abs()
         score = (error / bound).nan_to_num(nan=math.inf, posinf=math.inf)
         place = int(score.argmax())
@@ -103,6 +162,25 @@ def compared(
             worst, at = float(score[row, column]), (int(rows[row]), column)
     text = "" if worst <= 1 else f"the {part} GEMM is wrong in row {at[0]}, column {at[1]}"
     return Verdict(problem, name, worst <= 1, most, worst, at, text)
+
+
+def experts_of_rows(operands: MoeOperands) -> Any:
+    import torch
+
+    return torch.from_numpy(operands.ids.reshape(-1).astype("int64")).to(operands.router.device)
+
+
+def references(
+    operands: MoeOperands, part: str, *, wide: bool, activated: bool = False
+) -> Iterator[tuple[Any, Any, Any]]:
+    """(rows, values in float64, error bound) of each expert of this rank that has rows."""
+    import torch
+
+    problem, flat = operands.problem, experts_of_rows(operands)
+    a = operands.gemms[part].a.float()  # exact; not all devices gather 8-bit floats
+    for expert in torch.unique(flat[flat < problem.E]).tolist():
+        rows = torch.nonzero(flat == expert).flatten()
+        yield rows, *reference(problem, operands, part, a, rows, expert, wide=wide, activated=activated)
 
 
 def reference(
