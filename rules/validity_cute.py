@@ -83,12 +83,11 @@ def warp_groups_beside_each_other(c, p, d):
 def cluster_of_class(c, p, d):
     """A cluster has 1, 2, 4 or 8 blocks, a power of two along each side, on Blackwell up to 4 (none larger was tried).
 
-    Eight are the most that every GPU places (CUDA C Programming Guide). Each block loads a part of what they share.
+    Eight are the most that every GPU places (CUDA C Programming Guide).
     """
     m, n = c.CLUSTER_M, c.CLUSTER_N
     along = np.isin(m, (1, 2, 4, 8)) & np.isin(n, (1, 2, 4, 8))
-    parts = (c.BLOCK_SIZE_M % (8 * n) == 0) & (c.BLOCK_SIZE_N % m == 0)
-    return along & (m * n <= (4 if gemm_cute.in_tensor_memory(d) else 8)) & (parts | (m * n <= 4))
+    return along & (m * n <= (4 if gemm_cute.in_tensor_memory(d) else 8))
 
 
 @rule(VALIDITY, families=CUTE)

@@ -62,8 +62,8 @@ def ordered(offer: Offer, part: str) -> Entry:
     """The entry of one GEMM, with keys in the order of the servers' own files."""
     own = part_config(dict(offer.config.options()), part)
     found = {name: own[name] for name in (*FIELDS, *AMD_FIELDS) if name in own}
-    if TMA in own and (part == DOWN or own[TMA]):  # older versions of SGLang look for it in the file for DOWN only
-        found[TMA] = bool(own[TMA])
+    if own.get(TMA):  # what SGLang takes a missing one for is False
+        found[TMA] = True
     # vLLM's launcher of the kernel for integers in groups gives it what the entry holds, and nothing else.
     needs = offer.problem.grouped and offer.problem.server == "vllm"
     return {**found, "SPLIT_K": 1} if needs else found

@@ -64,5 +64,5 @@ def tile_of_a_fused_activation(c: Any, p: Problem, d: Device) -> Any:
 def rows_of_whole_16_bytes(c: Any, p: Problem, d: Device) -> Any:
     """a row of weights, or of a result, is no multiple of 16 bytes, which TMA needs"""
     assert isinstance(p, MoeProblem)
-    found = [extent(p, part) for part in PARTS]
-    return all(one.columns % TMA_ELEMENTS == 0 and one.depth % TMA_ELEMENTS == 0 for one in found)
+    # A GEMM has as many columns as the other one has depth, or twice as many.
+    return all(extent(p, part).depth % TMA_ELEMENTS == 0 for part in PARTS)
