@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,21 @@ def test_our_own_kernel_beside_a_servers_changes_no_file(tmp_path: Path) -> None
 
     export(edited(H200, tmp_path / "beside.yaml", configs=beside), "--to", "vllm-moe", "-o", tmp_path / "out")
     assert files(tmp_path / "out") == files(GOLDEN / "vllm-moe" / H200.stem)
+
+
+def test_a_layer_of_one_rank_comes_before_a_faster_one_of_many(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which is faster only because most rows are other ranks'."""
+
+    def of_many(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        (row,) = (row for row in found if (row["server"], row["E"], row["M"]) == ("vllm", 128, 64))
+        many = {**deepcopy(row), "global_E": 1024, "num_warps": 8, "median_us": row["median_us"] / 2}
+        return [many, *found]
+
+    export(edited(H200, tmp_path / "many.yaml", configs=of_many), "--to", "vllm-moe", "-o", tmp_path / "out")
+    assert files(tmp_path / "out") == files(GOLDEN / "vllm-moe" / H200.stem)
+    assert "shares the key 64 with" in capsys.readouterr().err
 
 
 def test_sglangs_two_files_have_one_block_of_rows(tmp_path: Path) -> None:
