@@ -70,7 +70,9 @@ def main(argv: list[str] | None = None, scripts_dir: str = "", recorded_in: Path
     )
     parser.add_argument("--plan", type=Path, required=True, help="the plan, a JSON file")
     parser.add_argument(
-        "--turn", type=Path, help="a file that this launcher locks before it uses the GPU, until it ends"
+        "--turn",
+        type=Path,
+        help="a file that this launcher locks before its first kernel, until its last one has ended",
     )
     parser.add_argument("--journal", type=Path, help="where the journal goes (default: journal.jsonl beside the plan)")
     arguments = parser.parse_args(argv)
