@@ -142,10 +142,13 @@ class Finished(_Event, frozen=True, tag="finished"):
     """The last event of a launcher that did not crash."""
 
 
-# In order: the modules are imported, the GPU is this launcher's alone, recording begins, the last kernel has ended.
-MILESTONES = IMPORTED, OPENED, TURN, READY, LAUNCHED = ("imported", "opened", "turn", "ready", "launched")
+# In order: the modules are imported, no other launcher is timing, the GPU is open, it is this launcher's turn,
+# recording begins, the last kernel has ended.
+MILESTONES = IMPORTED, ADMITTED, OPENED, TURN, READY, LAUNCHED = (
+    "imported", "admitted", "opened", "turn", "ready", "launched",
+)  # fmt: skip
 # Parts of the time until READY, and from then to LAUNCHED.
-PREPARING = VENDOR_CALLS, LOADING, SPIN_UP = ("vendor library", "kernels loaded", "spin-up")
+PREPARING = VENDOR_CALLS, LOADING, OTHERS_OPEN, SPIN_UP = ("vendor library", "kernels loaded", "others open", "spin-up")
 LAUNCHING = OPERANDS, FIRST_CALLS, REST, ROUNDS = ("operands", "first calls", "rest", "rounds")
 
 CALL_BEGINS = '{"event":"call",'

@@ -22,10 +22,12 @@ from gemm_tuner.launch.candidates import WorkOperands
 from gemm_tuner.launch.clock import CLOCK_FILE, HostClock
 from gemm_tuner.launch.failures import StickyError, report_failure, status_of
 from gemm_tuner.launch.journal import (
+    ADMITTED,
     IMPORTED,
     LAUNCHED,
     LOADING,
     OPENED,
+    OTHERS_OPEN,
     READY,
     SPIN_UP,
     TURN,
@@ -68,7 +70,9 @@ def main(argv: list[str] | None = None, scripts_dir: str = "", recorded_in: Path
     )
     parser.add_argument("--plan", type=Path, required=True, help="the plan, a JSON file")
     parser.add_argument(
-        "--turn", type=Path, help="a file that this launcher locks before it uses the GPU, until it ends"
+        "--turn",
+        type=Path,
+        help="a file that this launcher locks before its first kernel, until its last one has ended",
     )
     parser.add_argument("--journal", type=Path, help="where the journal goes (default: journal.jsonl beside the plan)")
     arguments = parser.parse_args(argv)
@@ -184,6 +188,7 @@ def run(
     """
     spent = Stopwatch()
     with turn.opening() if turn is not None else contextlib.nullcontext():
+        journal.reach(ADMITTED)
         processor = processor_of(plan.device)
         journal.write(DeviceUsed(processor.name, processor.torch_version))
         bench = Bench(plan, journal, stop, language, processor, clock, spent)
@@ -196,7 +201,8 @@ def run(
         if plan.capture_range:
             load_kernels(plan, journal, scripts, processor)
     if turn is not None:
-        turn.begin_timing()
+        with spent.of(OTHERS_OPEN):
+            turn.begin_timing()
     with spent.of(SPIN_UP):
         bench.spin_up()
     if plan.capture_range:

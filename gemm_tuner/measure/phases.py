@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gemm_tuner.launch.journal import (
+    ADMITTED,
     IMPORTED,
     LAUNCHED,
     LAUNCHING,
@@ -17,9 +18,9 @@ from gemm_tuner.launch.journal import (
     Spent,
 )  # fmt: skip
 
-START, OPEN, WAIT, PREPARE, LAUNCH, REPORT = PHASES = ("start", "open", "wait", "prepare", "launch", "report")
+START, WAIT, OPEN, PREPARE, LAUNCH, REPORT = PHASES = ("start", "wait", "open", "prepare", "launch", "report")
 # What ends with each milestone; what is left after the last one is the report.
-MILESTONES = {IMPORTED: START, OPENED: OPEN, TURN: WAIT, READY: PREPARE, LAUNCHED: LAUNCH}
+MILESTONES = {IMPORTED: START, ADMITTED: WAIT, OPENED: OPEN, TURN: WAIT, READY: PREPARE, LAUNCHED: LAUNCH}
 # Of the report: the profiler's work after the last kernel, the conversion to text, reading that.
 REPORTING = WRITING, CONVERTING, READING = ("profiler", "conversion", "reading")
 PARTS = {PREPARE: PREPARING, LAUNCH: LAUNCHING, REPORT: REPORTING}
@@ -31,19 +32,20 @@ def phases_of(
     """Seconds of each phase of a start that reached all of them, in order, and of the PARTS of phases; none of another,
     whose report says nothing.
 
-    start: the profiler, Python and the imports. open: the GPU's context, while no other start times. wait: for the GPU,
-    which another start uses. prepare: the vendor library, kernels. launch: operands and all calls. report: what the
-    profiler writes afterwards, and reading it. profiled, converted, ended: when the profiler had ended, what it wrote
-    was text, and that was read.
+    start: the profiler, Python and the imports. wait: until no other start times, and then for the turn. open: the
+    GPU's context. prepare: the vendor library, kernels. launch: operands and all calls. report: what the profiler
+    writes afterwards, and reading it. profiled, converted, ended: when the profiler had ended, what it wrote was text,
+    and that was read.
     """
     events = list(journal)
     at = {event.milestone: event.unix_s for event in events if isinstance(event, Reached)}
     if LAUNCHED not in at:
         return {}
-    seconds, last = {}, began_unix_s
+    seconds, last = dict.fromkeys(PHASES, 0.0), began_unix_s
     for milestone, phase in MILESTONES.items():
         reached = at.get(milestone, last)
-        seconds[phase], last = max(0.0, reached - last), reached
+        seconds[phase] += max(0.0, reached - last)
+        last = reached
     seconds[REPORT] = max(0.0, ended_unix_s - last)
     for part, until in zip(REPORTING, (profiled_unix_s, converted_unix_s, ended_unix_s), strict=True):
         seconds[part], last = max(0.0, until - last), max(last, until)

@@ -72,9 +72,9 @@ def neighbours(candidates: pd.DataFrame, names: Sequence[str], known: Mapping[st
     for place in candidates.index.get_indexer(pd.Index(names)):
         of_family = families == families[place]
         if families[place] not in steps_of:
-            steps_of[families[place]] = np.column_stack(
-                [np.searchsorted(np.unique(column[of_family]), column) for column in values.T]
-            )
+            steps_of[families[place]] = np.empty_like(values)
+            for axis, column in enumerate(values.T):
+                steps_of[families[place]][:, axis] = np.searchsorted(np.unique(column[of_family]), column)
         steps = np.abs(steps_of[families[place]] - steps_of[families[place]][place])
         far = ((steps > 1) & ~any_step).any(axis=1)
         near |= of_family & ((steps > 0).sum(axis=1) == 1) & ~far

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gemm_tuner.launch.journal import IMPORTED, LAUNCHED, OPENED, READY, TURN
+from gemm_tuner.launch.journal import ADMITTED, IMPORTED, LAUNCHED, OPENED, READY, TURN
 from gemm_tuner.launch.plan import FINALS, Method, Plan
 from gemm_tuner.launch.turn import WAITING_FILE, Turn
 from gemm_tuner.system.installation import IMPORT_ROOT
@@ -207,13 +207,13 @@ def test_a_launcher_opens_the_gpu_before_its_turn_and_times_while_none_opens_it(
             timing.end()
             until(lambda: OPENED in reached())
             until((tmp_path / WAITING_FILE).exists)
-            assert reached() == [IMPORTED, OPENED]
+            assert reached() == [IMPORTED, ADMITTED, OPENED]
             with timing.opening():
                 holder.end()
                 until(lambda: TURN in reached())
                 until((tmp_path / WAITING_FILE).exists)
-                assert reached() == [IMPORTED, OPENED, TURN]
+                assert reached() == [IMPORTED, ADMITTED, OPENED, TURN]
             assert process.wait(240) == 0
         finally:
             process.kill()
-    assert reached() == [IMPORTED, OPENED, TURN, READY, LAUNCHED]
+    assert reached() == [IMPORTED, ADMITTED, OPENED, TURN, READY, LAUNCHED]

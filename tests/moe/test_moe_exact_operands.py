@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,3 +108,23 @@ def test_a_configuration_that_leaves_out_a_term_is_wrong(wrong: str) -> None:
         assert verdict.error_over_bound == right.error_over_bound
     else:
         assert verdict == right
+
+
+@pytest.mark.parametrize("left_out", [[], [5]], ids=["right", "a term is left out"])
+def test_a_check_of_a_long_sum_finds_what_random_operands_hide(left_out: list[int]) -> None:
+    layer = replace(FP8, M=2, E=1, topk=1, N=16, K=7168)
+    config = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 16, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1}
+
+    def launches(script: Any, config: Any, problem: MoeProblem, given: MoeOperands, *_: Any) -> list[Any]:
+        def multiply() -> None:
+            for part in PARTS:
+                lacking = without_terms(given, part, left_out if part == UP else [])
+                for rows, values, _ in check.references(lacking, part, wide=given.wide):
+                    given.gemms[part].c[rows] = values.float()
+
+        return [("both", Kernel(multiply), (1,), (), {})]
+
+    workload, script = SimpleNamespace(launches=launches), SimpleNamespace(CONFIGS={"it": config})
+    verdict = check.check(workload, script, layer, "it", 0, "cpu")  # type: ignore[arg-type]
+    assert verdict.ok == (not left_out) and verdict.error_over_bound < 1
+    assert ("exact operands" in verdict.message) == bool(left_out)

@@ -291,6 +291,12 @@ def test_neighbours_differ_in_one_axis_by_one_step_or_any_of_the_launch() -> Non
     assert list(table.index[neighbours(table, ["leader"], {})]) == ["one step", "near group"]
 
 
+def test_configurations_without_an_axis_of_numbers_are_no_neighbours() -> None:
+    """Such as those of a user's kernel whose parameters are lists."""
+    table = pd.DataFrame({"family": "mine", "TILE": [(1, 1), (2, 1)], "predicted_us": 1.0}, index=["one", "two"])
+    assert not neighbours(table, ["one"], {}).any()
+
+
 def test_the_first_choice_is_predicted_fast_and_not_all_alike() -> None:
     size = views()[2]
     free = CompileWork(H200.target, 0.0).prices(size)
