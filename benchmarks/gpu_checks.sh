@@ -47,8 +47,8 @@ for part in $parts; do
         growth) # what the families of CuTe DSL add to the time of tuning, with empty caches and with full ones
             triton=gemm_tile,gemm_persistent,gemm_split_k,gemm_stream_k,gemm_packed,gemv
             for caches in empty full; do
-                XDG_CACHE_HOME="$out/cache_triton" tune "triton_$caches" --compare --fresh --families "$triton"
-                XDG_CACHE_HOME="$out/cache_all" tune "all_$caches" --compare --fresh
+                GEMM_TUNER_CACHE_DIR="$out/cache_triton" tune "triton_$caches" --compare --fresh --families "$triton"
+                GEMM_TUNER_CACHE_DIR="$out/cache_all" tune "all_$caches" --compare --fresh
             done
             grep -H "^in all " "$out"/{triton,all}_{empty,full}.log
             ;;

@@ -11,12 +11,12 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gemm_tuner.consumers.block_fp8 import Vllm
 from gemm_tuner.consumers.consumer import Body, Consumer, Entry, ExportTarget, Offer, Served, SizeFile, file_safe
+from gemm_tuner.consumers.moe_names import FileName
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.moe import tuned_file
 from gemm_tuner.moe.launch import DOWN, OF_DOWN, UP, part_config
@@ -30,32 +30,6 @@ from gemm_tuner.system.documents import show
 GROUPED_DEFAULT = {"GROUP_SIZE_M": 1, "SPLIT_K": 1}
 # vLLM uses the same file name for all devices whose names contain one of these.
 FAMILIES_OF_ONE_NAME = ("H200",)
-NAME = re.compile(
-    r"E=(?P<E>\d+),N=(?P<N>\d+),device_name=(?P<device>[^/,]+?)(?:,dtype=(?P<dtype>\w+?))?"
-    r"(?:,block_shape=\[(?P<rows>\d+), ?(?P<columns>\d+)\])?(?P<channel>,per_channel_quant=True)?(?P<down>_down)?\.json"
-)
-
-
-@dataclass(frozen=True)
-class _Named:
-    """The parts of a file's name."""
-
-    E: int
-    N: int
-    device: str
-    dtype: str
-    block_shape: tuple[int, int]
-    per_channel: bool
-    down: bool
-
-    @classmethod
-    def of(cls, name: str) -> _Named | None:
-        found = NAME.fullmatch(name)
-        if found is None:
-            return None
-        block = int(found["rows"] or 0), int(found["columns"] or 0)
-        flags = bool(found["channel"]), bool(found["down"])
-        return cls(int(found["E"]), int(found["N"]), found["device"], found["dtype"] or "", block, *flags)
 
 
 def ordered(offer: Offer, part: str) -> Entry:
@@ -102,7 +76,7 @@ class MoeFiles(Consumer, Served):
 
     def default(self, place: PurePosixPath, m: int, target: ExportTarget) -> Entry:
         """From the layer's parameters in the file name; the default does not depend on K and topk."""
-        named = _Named.of(place.name)
+        named = FileName.of(place.name)
         assert named is not None
         dtype = named.dtype if named.dtype in SCALINGS_OF else "bf16"
         scaling = "block" if all(named.block_shape) else SCALINGS_OF[dtype][0]
@@ -144,7 +118,7 @@ class MoeFiles(Consumer, Served):
         """(files that the server may look up, remarks about the others). spelling: the separator in block_shape."""
         files, remarks = [], []
         for path in paths:
-            named = _Named.of(path.name)
+            named = FileName.of(path.name)
             if named is None and not path.name.startswith("E="):
                 continue
             spelt = "block_shape" not in path.name or re.search(rf"\[\d+{spelling}\d+\]", path.name)
@@ -235,14 +209,14 @@ FILES = {one.server: one for one in (VllmMoe(), SglangMoe())}
 
 def fault_of_name(file: str, problem: MoeProblem) -> str:
     """Why a server does not look a file of this name up for a layer; "" for names of no server, and on all devices."""
-    named = _Named.of(file)
+    named = FileName.of(file)
     if named is None:
         return ""
     dtype = "" if problem.dtype in SIXTEEN_BIT else problem.dtype
     block = problem.block_shape if problem.scaling == "block" else (0, 0)
     files = FILES[problem.server]
     channels = files.says_channels(problem)
-    asked = _Named(problem.E, files.columns(problem), named.device, dtype, block, channels, down=False)
+    asked = FileName(problem.E, files.columns(problem), named.device, dtype, block, channels, down=False)
     parts = {
         "E": "E",
         "N": "N",
@@ -300,5 +274,5 @@ class AiterMoe(Consumer):
         return (names.index(key), "") if key in names else (len(names), key)
 
     def rank(self, offer: Offer) -> tuple[Any, ...]:
-        """The largest M of a bucket comes first, because the bucket's entry is tuned for it."""
-        return (-offer.problem.M, *super().rank(offer))
+        """The largest M of a bucket, for which its entry is tuned, comes first; then as in ``MoeFiles``."""
+        return (-offer.problem.M, offer.problem.routed_E, *super().rank(offer))

@@ -22,15 +22,12 @@ from gemm_tuner.launch.candidates import WorkOperands
 from gemm_tuner.launch.clock import CLOCK_FILE, HostClock
 from gemm_tuner.launch.failures import StickyError, report_failure, status_of
 from gemm_tuner.launch.journal import (
-    ADMITTED,
     IMPORTED,
     LAUNCHED,
     LOADING,
-    OPENED,
     OTHERS_OPEN,
     READY,
     SPIN_UP,
-    TURN,
     VENDOR_CALLS,
     Begin,
     Compiles,
@@ -40,6 +37,7 @@ from gemm_tuner.launch.journal import (
     Process,
     Spent,
 )
+from gemm_tuner.launch.opening import opened, take
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Method, Plan
 from gemm_tuner.launch.processor import Processor, processor_of
 from gemm_tuner.launch.recording import wait_until_written
@@ -134,13 +132,6 @@ def run_journalled(
     return 0
 
 
-def take(turn: Turn | None, journal: Journal) -> None:
-    """Waits for the turn, if launchers take turns."""
-    if turn is not None:
-        turn.take()
-        journal.reach(TURN)
-
-
 def give_way(plan: Plan, turn: Turn | None) -> None:
     """Between two sizes of a check: others may time on the GPU before it goes on."""
     if turn is not None:
@@ -186,15 +177,15 @@ def run(
     turn: taken when the GPU is open, and released after the last kernel, because the profiler's report does not use the
           GPU.
     """
-    spent = Stopwatch()
-    with turn.opening() if turn is not None else contextlib.nullcontext():
-        journal.reach(ADMITTED)
-        processor = processor_of(plan.device)
-        journal.write(DeviceUsed(processor.name, processor.torch_version))
+    spent, processor = Stopwatch(), processor_of(plan.device)
+
+    def make() -> Bench:
         bench = Bench(plan, journal, stop, language, processor, clock, spent)
         processor.wait()
-    journal.reach(OPENED)
-    take(turn, journal)
+        return bench
+
+    bench = opened(make, journal, turn)
+    journal.write(DeviceUsed(processor.name, processor.torch_version))
     with spent.of(VENDOR_CALLS):
         warm_vendor(plan, processor)
     with spent.of(LOADING):

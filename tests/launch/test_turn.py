@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gemm_tuner.launch.journal import ADMITTED, IMPORTED, LAUNCHED, OPENED, READY, TURN
+from gemm_tuner.launch.bench import Bench
+from gemm_tuner.launch.journal import ADMITTED, IMPORTED, LAUNCHED, OPENED, READY, TURN, Journal
+from gemm_tuner.launch.opening import opened
 from gemm_tuner.launch.plan import FINALS, Method, Plan
 from gemm_tuner.launch.turn import WAITING_FILE, Turn
 from gemm_tuner.system.installation import IMPORT_ROOT
@@ -217,3 +221,24 @@ def test_a_launcher_opens_the_gpu_before_its_turn_and_times_while_none_opens_it(
         finally:
             process.kill()
     assert reached() == [IMPORTED, ADMITTED, OPENED, TURN, READY, LAUNCHED]
+
+
+@pytest.mark.parametrize(("text", "is_made"), [("CUDA out of memory", True), ("no kernel image", False)])
+def test_what_does_not_fit_beside_others_is_opened_in_the_turn(text: str, is_made: bool, tmp_path: Path) -> None:
+    written = io.StringIO()
+    bench: Any = object()
+
+    def make() -> Bench:
+        if TURN not in written.getvalue():
+            raise RuntimeError(text)
+        return bench
+
+    turn = Turn(tmp_path / "turn", tmp_path)
+    if is_made:
+        assert opened(make, Journal(written), turn) is bench
+    else:
+        with pytest.raises(RuntimeError, match=text):
+            opened(make, Journal(written), turn)
+    turn.end()
+    with Turn(tmp_path / "turn", tmp_path).opening():
+        assert not (tmp_path / WAITING_FILE).exists()

@@ -1,0 +1,42 @@
+"""Opens the GPU for a launcher: its context and the measurement's own buffers, if possible before its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gemm_tuner.core.records import Status
+from gemm_tuner.launch.bench import Bench
+from gemm_tuner.launch.failures import status_of
+from gemm_tuner.launch.journal import ADMITTED, OPENED, TURN, Journal
+from gemm_tuner.launch.turn import Turn
+
+
+def opened(make: Callable[[], Bench], journal: Journal, turn: Turn | None) -> Bench:
+    """What ``make`` returns, in this launcher's turn; None for no turns.
+
+    It is made before the turn, beside other launchers, while none is timing. If the GPU's memory does not suffice for
+    that, it is made again in the turn, when others have freed theirs.
+    """
+    if turn is None:
+        journal.reach(ADMITTED)
+        bench = make()
+        journal.reach(OPENED)
+        return bench
+    made: Bench | None = None
+    with turn.opening():
+        journal.reach(ADMITTED)
+        try:
+            made = make()
+        except Exception as error:
+            if status_of(error) is not Status.OUT_OF_RESOURCES:
+                raise
+    journal.reach(OPENED)
+    take(turn, journal)
+    return make() if made is None else made
+
+
+def take(turn: Turn | None, journal: Journal) -> None:
+    """Waits for the turn, if launchers take turns."""
+    if turn is not None:
+        turn.take()
+        journal.reach(TURN)
