@@ -224,9 +224,8 @@ class CompilePool:
             if self._failed_starts < MOST_FAILED_STARTS:
                 return
             what = f"a compile worker ended at its start, exit status {exit_code}"
-            raise EnvironmentFault(
-                what, where=str(self.log_path), hint=f"does `{self._languages[worker.language].test_command}` work?"
-            )
+            language = self.language if worker.finds else self._languages[worker.language]
+            raise EnvironmentFault(what, where=str(self.log_path), hint=f"does `{language.test_command}` work?")
         if task is not None and worker.finds:
             self._absent.add(key_of(task))
         elif task is not None:
