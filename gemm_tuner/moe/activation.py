@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from gemm_tuner.gemm.reference import ACTIVATION_ROUNDOFF, EPILOGUE_ROUNDOFF, SLOPES
+from gemm_tuner.gemm.reference import ACTIVATION_ROUNDOFF, EPILOGUE_ROUNDOFF, SLOPES, activated
 
 if TYPE_CHECKING:
     from gemm_tuner.moe.problem import MoeProblem
@@ -41,11 +41,11 @@ def parted(problem: MoeProblem, columns: Any) -> tuple[Any, Any]:
 
 
 def curve_of(activation: str, x: Any) -> Any:
-    """The activation of a gate. Raises KeyError for one that no epilogue computes."""
+    """The activation of a gate, of those in CURVES."""
     import torch
 
-    if activation == "gelu":
-        return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
     if activation == "gelu_tanh":
         return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    return x * torch.sigmoid({"silu": 1.0, "swigluoai": SCALE}[activation] * x)
+    if activation == "swigluoai":
+        return activated("silu", SCALE * x) / SCALE
+    return activated(activation, x)

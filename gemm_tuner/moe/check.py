@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Verdict
 from gemm_tuner.core.workload import launch_all
-from gemm_tuner.gemm.reference import (
-    ACCUMULATOR_ROUNDOFF,
-    EPILOGUE_ROUNDOFF,
-    FP8_ACCUMULATOR_ROUNDOFF,
-    ROUNDING_LAMBDA,
-    TRUNCATION_FACTOR,
-)
 from gemm_tuner.languages.bits import first_difference
-from gemm_tuner.moe import activation, launch, sorted_rows
+from gemm_tuner.moe import launch, sorted_rows
 from gemm_tuner.moe.cute import CUTE, is_fused
 from gemm_tuner.moe.exact_operands import difference, made_exact
-from gemm_tuner.moe.launch import DOWN, PARTS, UP, extent
+from gemm_tuner.moe.launch import PARTS, UP
 from gemm_tuner.moe.launchers import of_config
-from gemm_tuner.moe.operands import Gemm, MoeOperands, make
+from gemm_tuner.moe.operands import MoeOperands, make
 from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.reference import exact, experts_of_rows, references
 
 if TYPE_CHECKING:
     from gemm_tuner.moe.workload import MoeWorkload
@@ -121,7 +113,7 @@ def check_exact(call: Call, verdict: Verdict) -> Verdict:
         if part == UP and is_fused(call.config):
             continue
         narrow = call.narrowed(part, found)
-        for rows, expected, _ in references(operands, part, wide=call.given.wide):
+        for rows, expected in exact(operands, part, wide=call.given.wide):
             if where := difference(expected, narrow[rows]):
                 row, column = int(rows[where[0]]), where[1]
                 values = f"{float(narrow[row, column]):.9g}, exactly {float(expected[where]):.9g}"
@@ -162,86 +154,3 @@ def compared(
             worst, at = float(score[row, column]), (int(rows[row]), column)
     text = "" if worst <= 1 else f"the {part} GEMM is wrong in row {at[0]}, column {at[1]}"
     return Verdict(problem, name, worst <= 1, most, worst, at, text)
-
-
-def experts_of_rows(operands: MoeOperands) -> Any:
-    import torch
-
-    return torch.from_numpy(operands.ids.reshape(-1).astype("int64")).to(operands.router.device)
-
-
-def references(
-    operands: MoeOperands, part: str, *, wide: bool, activated: bool = False
-) -> Iterator[tuple[Any, Any, Any]]:
-    """(rows, values in float64, error bound) of each expert of this rank that has rows."""
-    import torch
-
-    problem, flat = operands.problem, experts_of_rows(operands)
-    a = operands.gemms[part].a.float()  # exact; not all devices gather 8-bit floats
-    for expert in torch.unique(flat[flat < problem.E]).tolist():
-        rows = torch.nonzero(flat == expert).flatten()
-        yield rows, *reference(problem, operands, part, a, rows, expert, wide=wide, activated=activated)
-
-
-def reference(
-    problem: MoeProblem, operands: MoeOperands, part: str, wide_a: Any, rows: Any, expert: int, *, wide: bool,
-    activated: bool = False,
-) -> tuple[Any, Any]:  # fmt: skip
-    """(values in float64, error bound) of the rows of C that one expert makes. wide_a: A in float32.
-
-    The bound is that of a GEMM (``gemm.reference``): rounding and truncation of a sum of K products, roundings of
-    scales, bias and router weight in fp32, and one rounding to the type of C, which follows the activation if C has
-    the results of that.
-    """
-    one, of = operands.gemms[part], extent(problem, part)
-    a = wide_a[rows // of.divisor].double()
-    w = dequantised(problem, one, expert, wide=wide) if problem.grouped else one.w[expert].double()
-    if one.a_scale is not None:
-        a = a * _stretched(one.a_scale if problem.scaling == "tensor" else one.a_scale[rows // of.divisor], a.shape[1],
-                           problem.block_shape[1], 1)  # fmt: skip
-    if problem.scaling == "block":
-        scales = _stretched(one.w_scale[expert], w.shape[1], problem.block_shape[1], 1)
-        w = w * _stretched(scales, w.shape[0], problem.block_shape[0], 0)
-    elif one.w_scale is not None and not problem.grouped:
-        w = w * (one.w_scale[expert].double().reshape(-1, 1))
-    expected = a @ w.t()
-    spread = (a.square() @ w.square().t()).sqrt()
-    unit = FP8_ACCUMULATOR_ROUNDOFF if problem.dtype == "fp8_w8a8" else ACCUMULATOR_ROUNDOFF
-    root = math.sqrt(of.depth)
-    slack = unit * root * (ROUNDING_LAMBDA + TRUNCATION_FACTOR * root) * spread
-    magnitude = expected.abs()
-    if one.bias is not None:
-        expected = expected + one.bias[expert].double()
-        magnitude = magnitude + one.bias[expert].double().abs()
-    slack = slack + EPILOGUE_ROUNDOFF * magnitude
-    if activated:
-        expected, slack = activation.of_sums(problem, expected, slack)
-    if part == DOWN:
-        weight = operands.router[rows].double()[:, None]
-        expected, slack = expected * weight, slack * weight
-    rounding = DTYPES[problem.out].unit_roundoff
-    return expected, slack + rounding * (expected.abs() + slack) + (2.0**-24 if problem.out == "fp16" else 1e-30)
-
-
-def dequantised(problem: MoeProblem, gemm: Gemm, expert: int, *, wide: bool) -> Any:
-    """w of an expert in float64, of integers in groups: the kernel rounds it to 16 bits before it multiplies."""
-    import torch
-
-    bits, group = gemm.w[expert], problem.block_shape[1]
-    zero = 8.0 if problem.packed > 1 else 128.0
-    if problem.packed > 1:
-        bits = torch.stack((bits & 15, bits >> 4), dim=-1).flatten(1)  # an even column is in the low half
-    if gemm.zero is not None:
-        packed = gemm.zero[expert]
-        unpacked = torch.stack((packed & 15, packed >> 4), dim=1).flatten(0, 1) if problem.packed > 1 else packed
-        zero = unpacked.float().repeat_interleave(group, dim=1)
-    values = (bits.float() - zero) * gemm.w_scale[expert].float().repeat_interleave(group, dim=1)
-    return values.double() if wide else values.to(gemm.w_scale.dtype).double()
-
-
-def _stretched(scales: Any, length: int, group: int, axis: int) -> Any:
-    """Scales in float64, one per element of an axis; a single scale stays single."""
-    wide = scales.double()
-    if wide.dim() == 1 or wide.shape[axis] == 1:
-        return wide
-    return wide.repeat_interleave(group, dim=axis).narrow(axis, 0, length)

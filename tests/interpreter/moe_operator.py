@@ -37,7 +37,7 @@ def _weights(problem: MoeProblem, gemm: Any) -> Any:
     """In float64."""
     import torch
 
-    from gemm_tuner.moe.check import dequantised
+    from gemm_tuner.moe.reference import dequantised
 
     if problem.grouped:
         return torch.stack([dequantised(problem, gemm, expert, wide=True) for expert in range(problem.E)])

@@ -16,6 +16,7 @@ from gemm_tuner.moe.exact_operands import difference, made_exact
 from gemm_tuner.moe.launch import DOWN, PARTS, UP, extent
 from gemm_tuner.moe.operands import MoeOperands
 from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.reference import references
 
 BF16 = MoeProblem("vllm", 9, 4, 128, 384, 2, seeds=1)
 FP8 = replace(BF16, dtype="fp8_w8a8", scaling="tensor")
@@ -48,7 +49,7 @@ def without_terms(given: MoeOperands, part: str, terms: list[int]) -> MoeOperand
 def by_row(given: MoeOperands, part: str) -> Any:
     """C of a GEMM as a kernel writes it that sums in fp32."""
     c = torch.zeros_like(given.gemms[part].c)
-    for rows, values, _ in check.references(given, part, wide=False):
+    for rows, values, _ in references(given, part, wide=False):
         assert torch.equal(values, values.float().double()), "no fp32 holds the sum"
         c[rows] = values.to(c.dtype)
     return c
@@ -59,13 +60,11 @@ def test_every_term_that_is_left_out_shows(name: str) -> None:
     given = exact(LAYERS[name])
     for part in PARTS:
         whole, last = by_row(given, part), extent(given.problem, part).depth - 1
-        for rows, expected, _ in check.references(given, part, wide=False):
+        for rows, expected, _ in references(given, part, wide=False):
             assert difference(expected, whole[rows]) is None
         for term in (0, last // 2, last):
             lacks = by_row(without_terms(given, part, [term]), part)
-            found = [
-                difference(expected, lacks[rows]) for rows, expected, _ in check.references(given, part, wide=False)
-            ]
+            found = [difference(expected, lacks[rows]) for rows, expected, _ in references(given, part, wide=False)]
             assert all(found), f"term {term} of the {part} GEMM"
 
 
@@ -73,8 +72,8 @@ def test_random_operands_hide_them_in_a_long_sum_of_fp8() -> None:
     """Which is what the exact ones are for."""
     layer = replace(FP8, M=2, E=1, topk=1, N=16, K=7168)
     for made, shows in ((operands.make(layer, 0, "cpu")[0], False), (exact(layer), True)):
-        ((rows, expected, bound),) = check.references(made, UP, wide=False)
-        ((_, lacks, _),) = check.references(without_terms(made, UP, [5]), UP, wide=False)
+        ((rows, expected, bound),) = references(made, UP, wide=False)
+        ((_, lacks, _),) = references(without_terms(made, UP, [5]), UP, wide=False)
         found = lacks.to(torch.bfloat16)
         is_wrong = difference(expected, found) is not None if shows else bool(((found - expected).abs() > bound).any())
         assert len(rows) == 2 and is_wrong == shows
@@ -119,7 +118,7 @@ def test_a_check_of_a_long_sum_finds_what_random_operands_hide(left_out: list[in
         def multiply() -> None:
             for part in PARTS:
                 lacking = without_terms(given, part, left_out if part == UP else [])
-                for rows, values, _ in check.references(lacking, part, wide=given.wide):
+                for rows, values, _ in references(lacking, part, wide=given.wide):
                     given.gemms[part].c[rows] = values.float()
 
         return [("both", Kernel(multiply), (1,), (), {})]
