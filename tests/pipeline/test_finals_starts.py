@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from finals_match import NOISE, ONE, TWO, A, B, C, Match, Uncertain, screened
+from hot_sensor import HotAtFirst
 from tuning import StandInGpu, limit
 
 from gemm_tuner.core.records import Role
@@ -16,7 +17,6 @@ from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.launch.plan import FINALS, SCREEN, Plan
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.budget import Budget
-from gemm_tuner.measure.gpu_watch import Sample
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
@@ -135,29 +135,6 @@ def test_waiting_for_the_gpu_takes_no_processes_from_the_finals(
     monkeypatch.setattr(match.session.gpus, "held", held)
     match.run()
     assert len(match.works()) == 5 and match.finals._runner.longest_s < 300
-
-
-class HotAtFirst:
-    """A sensor of a GPU that is throttled while the first blocks run; each block reads it from a thread of its own."""
-
-    def __init__(self, hot_blocks: int) -> None:
-        self._hot_blocks, self._blocks, self._read = hot_blocks, list[threading.Thread](), threading.Condition()
-        self._sampled = set[threading.Thread]()  # has read again, so that it has kept what it read
-
-    def read(self, gpu: int) -> Sample:
-        with self._read:
-            if threading.current_thread() not in self._blocks:
-                self._blocks.append(threading.current_thread())
-            else:
-                self._sampled.add(threading.current_thread())
-                self._read.notify_all()
-            return Sample(gpu, 1500.0, 650.0, 88.0, len(self._blocks) <= self._hot_blocks)
-
-    def wait_for_block(self, number: int) -> None:
-        with self._read:
-            assert self._read.wait_for(lambda: len(self._sampled) >= number, 240)
-
-    def close(self) -> None: ...
 
 
 @pytest.mark.parametrize(("hot", "blocks"), [(0, 5), (1, 6), (9, 10)])

@@ -12,6 +12,7 @@ from statistics import median
 
 import pytest
 from finals_match import CONFIGS, ONE, TWO, A, B, C, Match, Uncertain
+from hot_sensor import HotAtFirst
 from samples import problem
 from tuning import StandInGpu, finals_of, lost, scripts_of, session, state_of
 
@@ -20,7 +21,6 @@ from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
 from gemm_tuner.launch.plan import FINALS, Plan, Work
 from gemm_tuner.measure import gpu_watch
-from gemm_tuner.measure.gpu_watch import Sample
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import OnFound, StageRun
@@ -132,34 +132,6 @@ def test_no_time_of_a_gpu_that_died_beside_others_stays(tmp_path: Path) -> None:
         assert len(found) == 7 and max(found) < 1.05 * min(found)
 
 
-class HotAtFirst:
-    """A sensor of a GPU that is throttled until a second thread reads it."""
-
-    def __init__(self) -> None:
-        self.threads: list[threading.Thread] = []
-        self._sampled = set[threading.Thread]()  # has read again, so that it has kept what it read
-        self._read = threading.Condition()
-
-    @property
-    def is_hot(self) -> bool:
-        return len(self.threads) <= 1
-
-    def read(self, gpu: str) -> Sample:
-        with self._read:
-            if threading.current_thread() not in self.threads:
-                self.threads.append(threading.current_thread())
-            else:
-                self._sampled.add(threading.current_thread())
-                self._read.notify_all()
-            return Sample(gpu, 1500.0, 650.0, 88.0, throttled=self.is_hot)
-
-    def wait(self, attempt: int) -> None:
-        with self._read:
-            assert self._read.wait_for(lambda: len(self._sampled) >= attempt, 240)
-
-    def close(self) -> None: ...
-
-
 @dataclass
 class Throttled(StandInGpu):
     """On which everything takes a tenth longer while its sensor is hot, in the first attempt of each process."""
@@ -169,7 +141,7 @@ class Throttled(StandInGpu):
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         self.attempts[plan.process] += 1
-        self.sensor.wait(self.attempts[plan.process])
+        self.sensor.wait_for_block(self.attempts[plan.process])
         now = undecided(1.1 if self.sensor.is_hot else 1.0)
         return now.timings(plan, folder, on_event, on_found)
 

@@ -123,47 +123,39 @@ OURS = {
 }  # fmt: skip
 
 
+def beside(file: Path, label: str, ours: PlainConfig) -> list[str]:
+    """The cells of the row of 16 tokens in the table of benchmarks, after whole calls with ``ours``, which that row
+    alone names, were timed, kept and shown under ``label``."""
+    document = yaml.safe_load(file.read_text())
+    for row in document["configs"]:
+        row["derived"] = {f"{label}_kernel": ours.name, f"{label}_kernel_us": 20.0} if row["M"] == 16 else {}
+    file.write_text(yaml.safe_dump(document))
+    text = said(file, {})
+    kept = {key.split("_M")[1].split("_")[0]: entry for key, entry in moe_calls.read(file).items()}
+    assert kept["16"]["us"] == {"tuned": 320.0, "default": 640.0, label: 1280.0}
+    assert kept["16"]["configs"][label] == ours.name and label not in kept["64"]["us"]
+    shown = next(line for line in text.splitlines() if " 16 " in line)
+    assert shown.split()[-4:] == ["320.00", "640.00", "1280.00", "2.000"] and f"{label} us" in text
+    words = [sys.executable, str(ROOT / "benchmarks" / "moe_table.py"), str(file)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    return next(line for line in done.stdout.splitlines() if line.startswith("| 16 |")).split("|")
+
+
 @pytest.mark.parametrize("family", OURS)
 def test_our_kernel_beside_a_servers_is_timed_and_kept(here: None, file: Path, family: str) -> None:
     """A row names its configuration, of two tiles here; rows without one have no time of it."""
     ours = PlainConfig(family, tuple(OURS[family].items()))
-    document = yaml.safe_load(file.read_text())
-    for row in document["configs"]:
-        if row["M"] == 16:
-            row["derived"] = {"own_kernel": ours.name, "own_kernel_us": 20.0}
-    file.write_text(yaml.safe_dump(document))
-    text = said(file, {})
-    kept = {key.split("_M")[1].split("_")[0]: entry for key, entry in moe_calls.read(file).items()}
-    assert kept["16"]["us"] == {"tuned": 320.0, "default": 640.0, "own": 1280.0}
-    assert kept["16"]["configs"]["own"] == ours.name and "own" not in kept["64"]["us"]
-    row = next(line for line in text.splitlines() if " 16 " in line)
-    assert row.split()[-4:] == ["320.00", "640.00", "1280.00", "2.000"] and "own us" in text
-    words = [sys.executable, str(ROOT / "benchmarks" / "moe_table.py"), str(file)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
-    row = next(line for line in done.stdout.splitlines() if line.startswith("| 16 |"))
-    assert [one.strip() for one in row.split("|")[12:16]] == ["20.00", "1.025", "1280.00", "0.250"]
+    cells = beside(file, "own", ours)
+    assert [one.strip() for one in cells[12:16]] == ["20.00", "1.025", "1280.00", "0.250"]
 
 
 def test_ours_with_the_activation_in_its_first_gemm_is_timed_in_whole_calls(here: None, file: Path) -> None:
     """It is a rival of its own, beside a server's row and beside one of ours."""
     fields = {**OURS["cute_moe"], "FUSED_ACTIVATION": 1}
     fused = PlainConfig("cute_moe", tuple(fields.items()))
-    document = yaml.safe_load(file.read_text())
-    for row in document["configs"]:
-        row["derived"] = {"fused_kernel": fused.name, "fused_kernel_us": 20.0} if row["M"] == 16 else {}
-    file.write_text(yaml.safe_dump(document))
-    text = said(file, {})
-    kept = {key.split("_M")[1].split("_")[0]: entry for key, entry in moe_calls.read(file).items()}
-    assert kept["16"]["us"] == {"tuned": 320.0, "default": 640.0, "fused": 1280.0}
-    assert kept["16"]["configs"]["fused"] == fused.name and "fused" not in kept["64"]["us"]
-    row = next(line for line in text.splitlines() if " 16 " in line)
-    assert row.split()[-4:] == ["320.00", "640.00", "1280.00", "2.000"] and "fused us" in text
-    words = [sys.executable, str(ROOT / "benchmarks" / "moe_table.py"), str(file)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
-    row = next(line for line in done.stdout.splitlines() if line.startswith("| 16 |"))
-    assert [one.strip() for one in row.split("|")[12:18]] == ["", "", "", "", "1280.00", "0.250"]
+    cells = beside(file, "fused", fused)
+    assert [one.strip() for one in cells[12:18]] == ["", "", "", "", "1280.00", "0.250"]
 
 
 def test_what_is_kept_is_not_timed_again_and_what_is_lost_is_said(file: Path) -> None:
