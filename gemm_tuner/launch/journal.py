@@ -147,8 +147,9 @@ class Finished(_Event, frozen=True, tag="finished"):
 MILESTONES = IMPORTED, ADMITTED, OPENED, TURN, READY, LAUNCHED = (
     "imported", "admitted", "opened", "turn", "ready", "launched",
 )  # fmt: skip
-# Parts of the time until READY, and from then to LAUNCHED.
-PREPARING = VENDOR_CALLS, LOADING, OTHERS_OPEN, SPIN_UP = ("vendor library", "kernels loaded", "others open", "spin-up")
+# Parts of the time until OPENED, from TURN to READY, and from then to LAUNCHED.
+OPENING = VENDOR_CALLS, LOADING = ("vendor library", "kernels loaded")
+PREPARING = OTHERS_OPEN, SPIN_UP = ("others open", "spin-up")
 LAUNCHING = OPERANDS, FIRST_CALLS, REST, ROUNDS = ("operands", "first calls", "rest", "rounds")
 
 CALL_BEGINS = '{"event":"call",'

@@ -14,22 +14,17 @@ from types import ModuleType
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.language import Language, language_of
-from gemm_tuner.core.records import Status
-from gemm_tuner.core.workload import FIRST_KIND, launch_all, workload_of
+from gemm_tuner.core.workload import FIRST_KIND, workload_of
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.launch.bench import Bench
-from gemm_tuner.launch.candidates import WorkOperands
 from gemm_tuner.launch.clock import CLOCK_FILE, HostClock
-from gemm_tuner.launch.failures import StickyError, report_failure, status_of
+from gemm_tuner.launch.failures import StickyError
 from gemm_tuner.launch.journal import (
     IMPORTED,
     LAUNCHED,
-    LOADING,
     OTHERS_OPEN,
     READY,
     SPIN_UP,
-    VENDOR_CALLS,
-    Begin,
     Compiles,
     DeviceUsed,
     Finished,
@@ -37,9 +32,10 @@ from gemm_tuner.launch.journal import (
     Process,
     Spent,
 )
+from gemm_tuner.launch.loading import Loading, ends_recording
 from gemm_tuner.launch.opening import opened, take
-from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Method, Plan
-from gemm_tuner.launch.processor import Processor, processor_of
+from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Plan
+from gemm_tuner.launch.processor import processor_of
 from gemm_tuner.launch.recording import wait_until_written
 from gemm_tuner.launch.stopwatch import Stopwatch
 from gemm_tuner.launch.timing import finals, screen
@@ -184,13 +180,8 @@ def run(
         processor.wait()
         return bench
 
-    bench = opened(make, journal, turn)
+    bench = opened(make, Loading(plan, journal, scripts, processor, spent).load, journal, turn)
     journal.write(DeviceUsed(processor.name, processor.torch_version))
-    with spent.of(VENDOR_CALLS):
-        warm_vendor(plan, processor)
-    with spent.of(LOADING):
-        if plan.capture_range:
-            load_kernels(plan, journal, scripts, processor)
     if turn is not None:
         with spent.of(OTHERS_OPEN):
             turn.begin_timing()
@@ -216,67 +207,6 @@ def run(
         processor.stop_recording()
     for part, seconds in spent.seconds.items():
         journal.write(Spent(part, seconds))
-
-
-def warm_vendor(plan: Plan, processor: Processor) -> None:
-    """Calls the vendor library once for every size, so that it selects and loads its kernels before recording
-    begins."""
-    for work in plan.work:
-        workload = workload_of(work.problem.kind)
-        if work.vendor and workload.has_baseline_call:
-            with contextlib.suppress(MemoryError, RuntimeError, ValueError):  # reported by the finals
-                workload.require_memory(work.problem, 0, plan.device)
-                (operands,) = workload.operands(work.problem, 0, "zeros", 0, plan.device)
-                call = workload.baseline_call(work.problem, operands)
-                if call is not None:
-                    call()
-    processor.wait()
-    processor.free_memory()
-
-
-def loads_when_called(script: ModuleType) -> bool:
-    """Whether the first call of each kernel loads its machine code, as in CuTe DSL, and the process's end unloads it:
-    by cudaLibraryLoadData and cudaLibraryUnload, runtime calls of CUDA 12.8.
-
-    nsys stops its import at the first call that it does not know, so neither may be recorded.
-    """
-    return bool(getattr(script, "LOADS_WHEN_CALLED", False))
-
-
-def ends_recording(plan: Plan, scripts: list[ModuleType]) -> bool:
-    """Whether the recording ends before the process does: only where that ends with what may not be recorded."""
-    called = {script for work in plan.work for script, _ in (*work.entries, *work.reference)}
-    return plan.stage != VERIFY and plan.capture_range and any(loads_when_called(scripts[one]) for one in called)
-
-
-def load_kernels(plan: Plan, journal: Journal, scripts: list[ModuleType], processor: Processor) -> None:
-    """Calls each kernel whose machine code is loaded by its first call, before recording begins: a trace with such a
-    call has no kernel.
-
-    A crash of the reference is attributed to an entry, as in screening: the reference's own result is known. Raises
-    StickyError for a call that loses the GPU; other failures are reported by the stage.
-    """
-    for index, work in enumerate(plan.work):
-        called = (*work.entries, *work.reference)
-        loaded = [entry for entry in called if loads_when_called(scripts[entry[0]])]
-        if not loaded:
-            continue
-        try:
-            operands = WorkOperands(work, Method(), plan.device, processor.placement(plan.method.seed, plan.process))
-        except Exception:  # reported by the stage itself
-            continue
-        own = {name for _, name in work.entries}
-        for script, name in loaded:
-            crashed = name if name in own else work.entries[0][1]
-            journal.write(Begin(index, crashed))
-            try:
-                launch_all(operands.launches(scripts[script], name)[0])
-                processor.wait()
-            except Exception as error:
-                if status_of(error) is Status.CRASHED:
-                    report_failure(journal, index, crashed, error)
-        del operands
-        processor.free_memory()
 
 
 if __name__ == "__main__":

@@ -11,15 +11,16 @@ from gemm_tuner.launch.journal import ADMITTED, OPENED, TURN, Journal
 from gemm_tuner.launch.turn import Turn
 
 
-def opened(make: Callable[[], Bench], journal: Journal, turn: Turn | None) -> Bench:
-    """What ``make`` returns, in this launcher's turn; None for no turns.
+def opened(make: Callable[[], Bench], load: Callable[[], None], journal: Journal, turn: Turn | None) -> Bench:
+    """What ``make`` returns, in this launcher's turn; None for no turns. Then what it needs is loaded, by ``load``.
 
-    It is made before the turn, beside other launchers, while none is timing. If the GPU's memory does not suffice for
-    that, it is made again in the turn, when others have freed theirs.
+    Both are done before the turn, beside other launchers, while none is timing. If the GPU's memory does not suffice
+    for that, it is made again in the turn, when others have freed theirs, and ``load`` called again.
     """
     if turn is None:
         journal.reach(ADMITTED)
         bench = make()
+        load()
         journal.reach(OPENED)
         return bench
     made: Bench | None = None
@@ -27,12 +28,15 @@ def opened(make: Callable[[], Bench], journal: Journal, turn: Turn | None) -> Be
         journal.reach(ADMITTED)
         try:
             made = make()
+            load()
         except Exception as error:
             if status_of(error) is not Status.OUT_OF_RESOURCES:
                 raise
     journal.reach(OPENED)
     take(turn, journal)
-    return make() if made is None else made
+    made = make() if made is None else made
+    load()
+    return made
 
 
 def take(turn: Turn | None, journal: Journal) -> None:

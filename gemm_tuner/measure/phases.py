@@ -10,6 +10,7 @@ from gemm_tuner.launch.journal import (
     LAUNCHED,
     LAUNCHING,
     OPENED,
+    OPENING,
     PREPARING,
     READY,
     TURN,
@@ -23,7 +24,7 @@ START, WAIT, OPEN, PREPARE, LAUNCH, REPORT = PHASES = ("start", "wait", "open", 
 MILESTONES = {IMPORTED: START, ADMITTED: WAIT, OPENED: OPEN, TURN: WAIT, READY: PREPARE, LAUNCHED: LAUNCH}
 # Of the report: the profiler's work after the last kernel, the conversion to text, reading that.
 REPORTING = WRITING, CONVERTING, READING = ("profiler", "conversion", "reading")
-PARTS = {PREPARE: PREPARING, LAUNCH: LAUNCHING, REPORT: REPORTING}
+PARTS = {OPEN: OPENING, PREPARE: PREPARING, LAUNCH: LAUNCHING, REPORT: REPORTING}
 
 
 def phases_of(
@@ -33,9 +34,9 @@ def phases_of(
     whose report says nothing.
 
     start: the profiler, Python and the imports. wait: until no other start times, and then for the turn. open: the
-    GPU's context. prepare: the vendor library, kernels. launch: operands and all calls. report: what the profiler
-    writes afterwards, and reading it. profiled, converted, ended: when the profiler had ended, what it wrote was text,
-    and that was read.
+    GPU's context, the vendor library, kernels. prepare: until nobody opens the GPU and clocks are up. launch: operands
+    and all calls. report: what the profiler writes afterwards, and reading it. profiled, converted, ended: when the
+    profiler had ended, what it wrote was text, and that was read.
     """
     events = list(journal)
     at = {event.milestone: event.unix_s for event in events if isinstance(event, Reached)}

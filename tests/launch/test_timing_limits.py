@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from launcher_on_cpu import NAMES, SYMBOLS, Launcher, Script, work
+from launcher_on_cpu import NAMES, Launcher, Script, work
 
 from gemm_tuner.launch import bench as bench_module
-from gemm_tuner.launch import main as main_module
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.failures import StickyError
-from gemm_tuner.launch.journal import Journal
-from gemm_tuner.launch.plan import FINALS, SCREEN, STOP_FILE, Method, Plan
-from gemm_tuner.launch.processor import Cpu
-from gemm_tuner.launch.recording import wait_until_written
 from gemm_tuner.launch.timing import LEAST_ROUNDS, finals, screen
 
 
@@ -126,92 +117,3 @@ def test_a_lost_gpu_costs_one_configuration(words: str, tmp_path: Path) -> None:
     with pytest.raises(StickyError):
         screen(launcher.bench, 0, work(*NAMES), [Script(b=loses_the_gpu)])
     assert launcher.events("fail") == [("fail", "b")] and ("begin", "c") not in launcher.events("begin")
-
-
-class Recorded(Cpu):
-    """Notes in ``heard`` when recording begins and is ended."""
-
-    def __init__(self, heard: list[str]) -> None:
-        self.heard = heard
-
-    def start_recording(self) -> None:
-        self.heard.append("recording")
-
-    def stop_recording(self) -> None:
-        self.heard.append("end of recording")
-
-
-def run_recorded(
-    script: Script, plan: Plan, heard: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> list[dict[str, Any]]:
-    """The rows of a plan's journal, also of one that loses the GPU."""
-    monkeypatch.setattr(main_module, "processor_of", lambda device: Recorded(heard))
-    language: Any = SimpleNamespace(support_calls=lambda flush_bytes, device: dict.fromkeys(SYMBOLS, lambda: None))
-    written = io.StringIO()
-    with contextlib.suppress(StickyError):
-        main_module.run(plan, Journal(written), [script], folder / STOP_FILE, language, None)
-    return [json.loads(line) for line in written.getvalue().splitlines()]
-
-
-@pytest.mark.parametrize("stage", [SCREEN, FINALS])
-@pytest.mark.parametrize("loads_when_called", [True, False])
-def test_what_the_first_call_loads_is_loaded_before_recording_begins(
-    loads_when_called: bool, stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The journal has no call of that: none is in the trace. One that fails there fails in its stage. The reference is
-    loaded as well, and no failure is its own. What is so loaded is unloaded by the process's end, after recording."""
-    heard: list[str] = []
-
-    def broken() -> None:
-        heard.append("b")
-        raise ValueError("broken")
-
-    script = Script(a=lambda: heard.append("a"), b=broken, c=lambda: heard.append("c"))
-    script.LOADS_WHEN_CALLED = loads_when_called  # type: ignore[attr-defined]
-    method = Method(warmup_calls=0, timed_calls=1)
-    screened_first: dict[str, Any] = {"reference": ((0, "c"),), "reference_us": 1.0}
-    plan = Plan(stage, (), (work("a", "b", **screened_first),), method, device="cpu", capture_range=True)
-    rows = run_recorded(script, plan, heard, tmp_path, monkeypatch)
-    before = heard[: heard.index("recording")]
-    assert before == (["a", "b", "c"] if loads_when_called else [])
-    assert [at for at, one in enumerate(heard) if one == "end of recording"] == [len(heard) - 1] * loads_when_called
-    assert sum(row["event"] == "call" for row in rows) == heard[len(before) :].count("a")
-    assert [row["name"] for row in rows if row["event"] == "fail"] == ["b"]
-
-
-def test_a_script_of_which_nothing_is_called_does_not_end_the_recording() -> None:
-    """Ending it takes nsys seconds, and sometimes fails: all scripts of a run are in each plan."""
-    loading = Script()
-    loading.LOADS_WHEN_CALLED = True  # type: ignore[attr-defined]
-    plan = Plan(FINALS, (), (work("a"),), Method(), capture_range=True)  # work calls the first script
-    assert main_module.ends_recording(plan, [loading, Script()])
-    assert not main_module.ends_recording(plan, [Script(), loading])
-    assert not main_module.ends_recording(replace(plan, capture_range=False), [loading, Script()])
-
-
-def test_a_process_stays_until_its_ended_recording_is_written(tmp_path: Path) -> None:
-    """It is then whole: nsys cannot read one that it was ending when the process ended."""
-    recording, waited = tmp_path / "trace.nsys-rep", list[bool]()
-    waits = threading.Thread(target=lambda: waited.append(wait_until_written(recording, limit_s=240)), daemon=True)
-    waits.start()
-    assert waits.is_alive() and waited == []
-    recording.touch()
-    waits.join(timeout=60)
-    assert waited == [True]
-    assert not wait_until_written(tmp_path / "another", limit_s=0.0)
-
-
-def test_a_gpu_lost_while_kernels_are_loaded_costs_the_one_that_lost_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard: list[str] = []
-
-    def loses_the_gpu() -> None:
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-    script = Script(a=loses_the_gpu, b=lambda: heard.append("b"))
-    script.LOADS_WHEN_CALLED = True  # type: ignore[attr-defined]
-    plan = Plan(SCREEN, (), (work("a", "b"),), Method(), device="cpu", capture_range=True)
-    rows = run_recorded(script, plan, heard, tmp_path, monkeypatch)
-    assert [(row["name"], row["status"]) for row in rows if row["event"] == "fail"] == [("a", "crashed")]
-    assert heard == []

@@ -225,20 +225,48 @@ def test_a_launcher_opens_the_gpu_before_its_turn_and_times_while_none_opens_it(
 
 @pytest.mark.parametrize(("text", "is_made"), [("CUDA out of memory", True), ("no kernel image", False)])
 def test_what_does_not_fit_beside_others_is_opened_in_the_turn(text: str, is_made: bool, tmp_path: Path) -> None:
-    written = io.StringIO()
+    written, loaded = io.StringIO(), list[bool]()
     bench: Any = object()
 
+    def has_turn() -> bool:
+        return TURN in written.getvalue()
+
     def make() -> Bench:
-        if TURN not in written.getvalue():
+        if not has_turn():
             raise RuntimeError(text)
         return bench
 
     turn = Turn(tmp_path / "turn", tmp_path)
     if is_made:
-        assert opened(make, Journal(written), turn) is bench
+        assert opened(make, lambda: loaded.append(has_turn()), Journal(written), turn) is bench
     else:
         with pytest.raises(RuntimeError, match=text):
-            opened(make, Journal(written), turn)
+            opened(make, lambda: loaded.append(has_turn()), Journal(written), turn)
+    assert loaded == [True] * is_made
     turn.end()
     with Turn(tmp_path / "turn", tmp_path).opening():
         assert not (tmp_path / WAITING_FILE).exists()
+
+
+def test_kernels_are_loaded_before_the_turn_and_again_in_it(tmp_path: Path) -> None:
+    """Where all did fit, there is nothing left to load again."""
+    written, loaded = io.StringIO(), list[tuple[bool, bool]]()
+    bench: Any = object()
+
+    def load() -> None:
+        loaded.append((TURN in written.getvalue(), may_time(tmp_path / "turn")))
+
+    turn = Turn(tmp_path / "turn", tmp_path)
+    assert opened(lambda: bench, load, Journal(written), turn) is bench
+    assert loaded == [(False, False), (True, True)]
+    turn.end()
+
+
+def may_time(lock: Path) -> bool:
+    """Whether no launcher is opening the GPU."""
+    with lock.with_name(f"{lock.name}.quiet").open("w") as quiet:
+        try:
+            fcntl.flock(quiet, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True

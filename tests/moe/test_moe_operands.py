@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from dataclasses import replace
 
@@ -9,10 +10,12 @@ import numpy as np
 import torch
 
 from gemm_tuner.launch.candidates import WorkOperands
-from gemm_tuner.launch.main import warm_vendor
+from gemm_tuner.launch.journal import Journal
+from gemm_tuner.launch.loading import Loading
 from gemm_tuner.launch.placement import Placement
 from gemm_tuner.launch.plan import FINALS, Method, Plan, Work
 from gemm_tuner.launch.processor import Cpu
+from gemm_tuner.launch.stopwatch import Stopwatch
 from gemm_tuner.moe import launch, operands, routing
 from gemm_tuner.moe.launch import PARTS, extent
 from gemm_tuner.moe.problem import MoeProblem
@@ -30,7 +33,8 @@ def test_draws_share_the_weights_and_leave_the_flush_to_the_launcher() -> None:
 
 def test_no_operands_are_made_to_warm_up_a_baseline_that_is_none() -> None:
     routing._ids.cache_clear()
-    warm_vendor(Plan(FINALS, (), (Work(LAYER, (), vendor=True),), Method(), device="cpu"), Cpu())
+    plan = Plan(FINALS, (), (Work(LAYER, (), vendor=True),), Method(), device="cpu")
+    Loading(plan, Journal(io.StringIO()), [], Cpu(), Stopwatch()).load()
     assert routing._ids.cache_info().currsize == 0  # of the draws that operands have
 
 
