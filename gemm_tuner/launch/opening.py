@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from pathlib import Path
 
 from gemm_tuner.core.records import Status
+from gemm_tuner.launch import verify
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.failures import status_of
 from gemm_tuner.launch.journal import ADMITTED, OPENED, TURN, Journal
+from gemm_tuner.launch.plan import Plan
+from gemm_tuner.launch.processor import processor_of
 from gemm_tuner.launch.turn import Turn
 
 
@@ -37,6 +42,21 @@ def opened(make: Callable[[], Bench], load: Callable[[], None], journal: Journal
     made = make() if made is None else made
     load()
     return made
+
+
+def open_ahead(path: Path, lock: Path | None) -> None:
+    """Opens the GPU for checks of the problems of a plan, which is not executed, while no launcher is timing.
+
+    lock: as of ``--turn``. The GPU stays open unless its memory does not suffice, which the check itself then says.
+    """
+    plan = Plan.read(path)
+    with Turn(lock, path.parent).opening() if lock else contextlib.nullcontext():
+        try:
+            verify.prepare(plan)
+        except Exception as error:
+            if status_of(error) is not Status.OUT_OF_RESOURCES:
+                raise
+        processor_of(plan.device).free_memory()
 
 
 def take(turn: Turn | None, journal: Journal) -> None:

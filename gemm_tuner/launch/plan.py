@@ -25,6 +25,8 @@ VENDOR = "torch.mm"
 AA_TEST = "A/A"
 # Name of a configuration's calls between others of its size: while clocks stay, they all take the same time.
 REFERENCE = "reference"
+# A launcher that waits for the path of a plan opens the GPU at a line of this word and the path of another one.
+OPEN = "open"
 # A file of this name in the plan's folder makes the launcher end after the current configuration.
 STOP_FILE = "stop"
 # Exit status of a launcher that cannot write its journal; EX_IOERR of sysexits.h.

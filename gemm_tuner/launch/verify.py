@@ -11,6 +11,7 @@ from gemm_tuner.core.workload import Jury, workload_of
 from gemm_tuner.launch.failures import report_failure, report_uncompared
 from gemm_tuner.launch.journal import Begin, End, Journal, Judged, Ran
 from gemm_tuner.launch.plan import Plan, Work
+from gemm_tuner.launch.processor import processor_of
 
 
 def verify(
@@ -101,3 +102,8 @@ def sizes_of_check(work: Work, script: ModuleType, name: str, interpreted: bool)
     check_problems = workload_of(work.problem.kind).check_problems
     config, descriptors = script.CONFIGS[name], script.DESCRIPTORS
     return check_problems(work.problem, config, descriptors=descriptors, interpreted=interpreted)
+
+
+def prepare(plan: Plan) -> None:
+    """Loads what the first check of each problem of a plan needs."""
+    processor_of(plan.device).wait()

@@ -66,6 +66,11 @@ class Fleet:
         for gpu in self.alive():
             self.launchers[gpu].prepare_check()
 
+    def open_check(self, plan: Plan) -> None:
+        """Lets these open the GPUs, for a plan with this one's problems; what nothing else may time beside."""
+        for gpu in self.alive():
+            self.launchers[gpu].open_check(plan)
+
     @contextmanager
     def finals_ahead(self) -> Iterator[None]:
         """Ends the launchers that then still wait for a plan of finals."""

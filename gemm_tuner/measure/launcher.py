@@ -67,6 +67,10 @@ class Launcher(Timer, Checker, Protocol):
         """Starts a process for the next plan of a check, without touching the GPU."""
         return None
 
+    def open_check(self, plan: Plan) -> None:
+        """Lets what waits for the plan of a check open the GPU, for one of this plan's problems."""
+        return None
+
     @property
     def overlaps(self) -> bool:
         """Whether several threads may call ``timings`` at once: what surrounds the work on the GPU then overlaps."""

@@ -75,6 +75,10 @@ class LiveLauncher(Control, Launcher):
         if self.checks_ahead is not None:
             self.checks_ahead.prepare(1)
 
+    def open_check(self, plan: Plan) -> None:
+        if self.checks_ahead is not None:
+            self.checks_ahead.open(self.placed(plan))
+
     def close(self) -> None:
         for ahead in filter(None, (self.ahead, self.checks_ahead)):
             ahead.prepare(0)

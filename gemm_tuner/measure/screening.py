@@ -131,6 +131,9 @@ class StagedLauncher(Launcher):
     def prepare_check(self) -> None:
         self.finals.prepare_check()
 
+    def open_check(self, plan: Plan) -> None:
+        self.finals.open_check(plan)
+
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         if plan.stage != SCREEN:
             self.screening.close()

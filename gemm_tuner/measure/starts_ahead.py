@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from gemm_tuner.launch.plan import OPEN, Plan
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import Ended, Watched
 
@@ -25,6 +26,7 @@ from gemm_tuner.system.processes import Ended, Watched
 WAITING = IMPORT_ROOT / "gemm_tuner" / "launch" / "waiting.py"
 PIPE = "plan.pipe"
 LOG = "launcher.log"
+OPENING = "opening.json"
 
 
 @dataclass
@@ -48,6 +50,13 @@ class Waiting:
         finally:
             self.close(plan.parent)
         return replace(ended, log_path=plan.parent / LOG)
+
+    def open(self, plan: Plan) -> None:
+        """Lets it open the GPU, once, for a plan like this one, which it does not execute."""
+        path = self.folder / OPENING
+        if not path.exists():
+            plan.write(path)
+            os.write(self._pipe, f"{OPEN} {path}\n".encode())
 
     def close(self, into: Path | None = None) -> None:
         """Kills it if it is still alive. into: the folder that its files are moved to, or None to delete them."""
@@ -88,6 +97,13 @@ class StartsAhead:
                 self._waiting.append(self._starter.submit(self._start).result())
             while len(self._waiting) > count:
                 self._waiting.pop().close()
+
+    def open(self, plan: Plan) -> None:
+        """Lets those that wait open the GPU, for a plan like this one."""
+        with self._lock:
+            for one in self._waiting:
+                if one.alive:
+                    one.open(plan)
 
     def take(self) -> Waiting | None:
         """The one that has waited longest, if any still does."""

@@ -65,6 +65,8 @@ class CheckStage:
         """
         wanted = self.gpus.environment.source == "measured" and fleet.overlaps and not self.limits.budget.bounded
         self._ahead = ChecksAhead(fleet, partial(self._plan_ahead, finalists, leading)) if wanted else None
+        if wanted:
+            fleet.open_check(self._smallest(finalists))
         try:
             yield self._ahead.begin if self._ahead else lambda: None
         except BaseException as error:
@@ -74,6 +76,12 @@ class CheckStage:
             raise
         if self._ahead:
             self._ahead.end()
+
+    def _smallest(self, finalists: Named) -> Plan:
+        """A plan without configurations, of the problem of each script whose reference takes least."""
+        states = sorted((state for state, _ in finalists), key=lambda state: state.problem.flops, reverse=True)
+        of = {(state.problem.kind, state.problem.signature): state for state in states}
+        return verify_plan([(state, []) for state in of.values()], self.scripts, self.seed, all_of_them=True)
 
     def _plan_ahead(self, finalists: Named, leading: Callable[[int], Named]) -> tuple[Plan, Path] | None:
         """A plan for finalists whose kernels are compiled: all of them if all are checked, else those that lead. None

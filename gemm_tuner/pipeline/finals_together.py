@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gemm_tuner.core.records import Problem, Role
+from gemm_tuner.launch.journal import End, Fail
 from gemm_tuner.launch.plan import VENDOR, Work
 from gemm_tuner.measure.gpu_watch import Sample
 from gemm_tuner.measure.launcher_events import Heard, OnEvent
@@ -49,8 +50,7 @@ class More:
 
 @dataclass
 class Turns:
-    """Calls ``when_last`` once each of ``count`` processes (0: not known yet) has launched something, by its first
-    event."""
+    """Calls ``when_last`` once each of ``count`` processes (0: not known yet) has timed something, or failed to."""
 
     count: int
     when_last: Callable[[], None]
@@ -70,6 +70,8 @@ class Turns:
 
         def hear(problem: Problem, event: Heard) -> None:
             on_event(problem, event)
+            if not isinstance(event, (End, Fail)):
+                return
             with self._lock:
                 is_last = number not in self._begun and len(self._begun) == self.count - 1
                 self._begun.add(number)

@@ -193,6 +193,7 @@ class Rounds:
             self.log.passed("plan the screening")
             if self.fleet.overlaps and not self.limits.budget.bounded:  # else they run one after another
                 self.fleet.prepare_finals(PROCESSES)
+                self.fleet.prepare_check()
                 self.log.passed("start launchers")
             with self.gpus.held(), self.log.step("screen", total, f"screen, round {self.number}") as step:
                 plans = self.planner.screen(self.jobs, self.limits.budget.unix_time(self._until))

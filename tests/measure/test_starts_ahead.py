@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,11 +18,12 @@ from process_samples import ends
 from samples import ROOT, problem
 
 from gemm_tuner.languages.triton.language import LANGUAGE
-from gemm_tuner.launch.journal import Judged, Process, read_journal
+from gemm_tuner.launch.journal import Finished, Judged, Process, read_journal
 from gemm_tuner.launch.plan import FINALS, VERIFY, Method, Plan, Work
+from gemm_tuner.launch.turn import WAITING_FILE, Turn
 from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.screening import StagedLauncher
-from gemm_tuner.measure.starts_ahead import WAITING, StartsAhead
+from gemm_tuner.measure.starts_ahead import OPENING, WAITING, StartsAhead
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.system.processes import pid_of
 
@@ -49,6 +51,13 @@ def born(folder: Path, number: int, ahead: str = "ahead") -> int:
     while not note.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     return int(note.read_text())
+
+
+def until(so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 240
+    while not so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def timed_by(launcher: LiveLauncher, folder: Path, name: str) -> int:
@@ -165,3 +174,27 @@ def test_without_named_pipes_nothing_waits(
     (tmp_path / "ahead").write_text("a file: there can be no folder of this name")
     launcher.prepare_finals(1)
     assert timed_by(launcher, tmp_path / "0-finals", "good_1")
+
+
+def test_what_waits_for_a_check_opens_the_gpu_while_none_is_timing(tmp_path: Path) -> None:
+    """In good time: it then has the context and the reference's own kernels when its plan comes. Told again, it has."""
+    turn = tmp_path / "turn"
+    timing = Turn(turn, tmp_path)
+    timing.take()
+    timing.begin_timing()
+    live = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cpu", turn=turn)
+    launcher = live.starting_ahead(tmp_path / "ahead")
+    launcher.prepare_check()
+    folder = tmp_path / "ahead" / "checks" / "00"
+    launcher.open_check(Plan(VERIFY, (), (Work(SIZE, ()),), Method()))
+    try:
+        until((folder / WAITING_FILE).exists)
+        timing.end()
+        until(lambda: not (folder / WAITING_FILE).exists())
+        launcher.open_check(Plan(VERIFY, (), (Work(SIZE, ()),), Method()))
+        (tmp_path / "script.py").touch()
+        launcher.verdicts(Plan(VERIFY, ("script.py",), (), Method()), tmp_path / "verify")
+        (start,) = (tmp_path / "verify").iterdir()
+        assert (start / OPENING).exists() and Finished() in read_journal(start / "journal.jsonl")
+    finally:
+        launcher.close()

@@ -12,8 +12,8 @@ from samples import config, problem
 from tuning import state_of
 
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.records import Verdict
-from gemm_tuner.launch.journal import Begin, End, Judged
+from gemm_tuner.core.records import Status, Verdict
+from gemm_tuner.launch.journal import Begin, End, Fail, Judged
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
 from gemm_tuner.measure.launcher import Checker
 from gemm_tuner.measure.launcher_events import Died, Heard, OnEvent, ignore
@@ -139,10 +139,13 @@ def test_it_begins_once_and_ends_if_it_never_began() -> None:
     assert plans == [1] and told(one)[:2] == (None, NAMES)
 
 
-def test_the_last_to_begin_is_known_by_the_first_event_of_each() -> None:
+def test_the_last_to_begin_is_known_by_the_first_that_each_has_timed() -> None:
+    """Or that has failed. What has only begun may have been loaded before the turn."""
     calls: list[int] = []
     turns = Turns(3, lambda: calls.append(len(heard)))
     heard: list[Any] = []
-    for number in (0, 0, 2, 0, 2, 1, 1, 0):
-        turns.heard_by(number, lambda *event: heard.append(event))(ONE, Begin(0, A))
-    assert calls == [6] and len(heard) == 8
+    ended, failed, began = End(0, A), Fail(0, A, Status.LAUNCH_ERROR, "off"), Begin(0, A)
+    events = (0, ended), (1, began), (0, began), (2, failed), (0, ended), (2, ended), (1, ended), (1, began), (0, ended)
+    for number, event in events:
+        turns.heard_by(number, lambda *event: heard.append(event))(ONE, event)
+    assert calls == [7] and len(heard) == 9
