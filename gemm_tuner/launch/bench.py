@@ -93,10 +93,6 @@ class Bench:
         else:
             self._clock.time(symbol, self._support[symbol])
 
-    def begin_recording(self) -> None:
-        """Notes that the profiler records from here on; earlier flushes are not in its trace."""
-        self._flushed = 0
-
     def spin_up(self) -> None:
         """Brings an idle GPU to its working clocks before the first timed call."""
         if not self.processor.idles:

@@ -148,7 +148,7 @@ MILESTONES = IMPORTED, ADMITTED, OPENED, TURN, READY, LAUNCHED = (
     "imported", "admitted", "opened", "turn", "ready", "launched",
 )  # fmt: skip
 # Parts of the time until OPENED, from TURN to READY, and from then to LAUNCHED.
-OPENING = VENDOR_CALLS, LOADING = ("vendor library", "kernels loaded")
+OPENING = VENDOR_CALLS, LOADING, RECORDING = ("vendor library", "kernels loaded", "recording begins")
 PREPARING = OTHERS_OPEN, SPIN_UP = ("others open", "spin-up")
 LAUNCHING = OPERANDS, FIRST_CALLS, REST, ROUNDS = ("operands", "first calls", "rest", "rounds")
 

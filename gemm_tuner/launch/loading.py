@@ -9,7 +9,7 @@ from gemm_tuner.core.records import Status
 from gemm_tuner.core.workload import launch_all, workload_of
 from gemm_tuner.launch.candidates import WorkOperands
 from gemm_tuner.launch.failures import report_failure, status_of
-from gemm_tuner.launch.journal import LOADING, VENDOR_CALLS, Begin, Journal
+from gemm_tuner.launch.journal import LOADING, RECORDING, VENDOR_CALLS, Begin, Journal
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
 from gemm_tuner.launch.processor import Processor
 from gemm_tuner.launch.stopwatch import Stopwatch
@@ -31,13 +31,13 @@ def ends_recording(plan: Plan, scripts: list[ModuleType]) -> bool:
 
 
 class Loading:
-    """What a launcher loads before it records.
+    """What a launcher loads before its profiler records, and the begin of that.
 
     ``load`` does so for all works, or, called again, for those that did not fit the GPU's memory before: launchers may
-    load side by side before their turns, and have the memory to themselves in it. Other failures are reported by the
-    stage, which meets them again.
+    load side by side before their turns, and have the memory to themselves in it. Recording begins when nothing is
+    left, or at the last call. Other failures are reported by the stage, which meets them again.
 
-    spent: gets the time of VENDOR_CALLS and LOADING.
+    spent: gets the time of VENDOR_CALLS, LOADING and RECORDING.
     """
 
     def __init__(
@@ -47,15 +47,22 @@ class Loading:
         self._processor, self._spent = processor, spent
         self._vendor = list(range(len(plan.work)))
         self._kernels = self._vendor if plan.capture_range else []
+        self._done = False
 
-    def load(self) -> None:
+    def load(self, *, last: bool) -> None:
         """Raises StickyError for a call that loses the GPU, which is attributed to its configuration."""
+        if self._done:
+            return
         with self._spent.of(VENDOR_CALLS):
             self._vendor = [index for index in self._vendor if not self._warms(index)]
             self._processor.wait()
             self._processor.free_memory()
         with self._spent.of(LOADING):
             self._kernels = [index for index in self._kernels if not self._loads(index)]
+        self._done = last or not (self._vendor or self._kernels)
+        if self._done and self._plan.capture_range:
+            with self._spent.of(RECORDING):
+                self._processor.start_recording()
 
     def _warms(self, index: int) -> bool:
         """Calls the vendor library once for a size, so that it selects and loads its kernels; whether that fitted the

@@ -180,16 +180,13 @@ def run(
         processor.wait()
         return bench
 
-    bench = opened(make, Loading(plan, journal, scripts, processor, spent).load, journal, turn)
+    bench = opened(make, Loading(plan, journal, scripts, processor, spent), journal, turn)
     journal.write(DeviceUsed(processor.name, processor.torch_version))
     if turn is not None:
         with spent.of(OTHERS_OPEN):
             turn.begin_timing()
     with spent.of(SPIN_UP):
         bench.spin_up()
-    if plan.capture_range:
-        processor.start_recording()
-        bench.begin_recording()
     journal.reach(READY)
     stage: Callable[..., None] = screen if plan.stage == SCREEN else finals
     left = sum(len(work.entries) for work in plan.work)

@@ -11,21 +11,22 @@ from gemm_tuner.launch import verify
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.failures import status_of
 from gemm_tuner.launch.journal import ADMITTED, OPENED, TURN, Journal
+from gemm_tuner.launch.loading import Loading
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.launch.processor import processor_of
 from gemm_tuner.launch.turn import Turn
 
 
-def opened(make: Callable[[], Bench], load: Callable[[], None], journal: Journal, turn: Turn | None) -> Bench:
-    """What ``make`` returns, in this launcher's turn; None for no turns. Then what it needs is loaded, by ``load``.
+def opened(make: Callable[[], Bench], loading: Loading, journal: Journal, turn: Turn | None) -> Bench:
+    """What ``make`` returns, in this launcher's turn; None for no turns. Then what it needs is loaded.
 
     Both are done before the turn, beside other launchers, while none is timing. If the GPU's memory does not suffice
-    for that, it is made again in the turn, when others have freed theirs, and ``load`` called again.
+    for that, the rest is done in the turn, when others have freed theirs.
     """
     if turn is None:
         journal.reach(ADMITTED)
         bench = make()
-        load()
+        loading.load(last=True)
         journal.reach(OPENED)
         return bench
     made: Bench | None = None
@@ -33,14 +34,14 @@ def opened(make: Callable[[], Bench], load: Callable[[], None], journal: Journal
         journal.reach(ADMITTED)
         try:
             made = make()
-            load()
+            loading.load(last=False)
         except Exception as error:
             if status_of(error) is not Status.OUT_OF_RESOURCES:
                 raise
     journal.reach(OPENED)
     take(turn, journal)
     made = make() if made is None else made
-    load()
+    loading.load(last=True)
     return made
 
 

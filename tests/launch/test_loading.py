@@ -137,12 +137,25 @@ def failing(error: Exception, *, times: int, heard: list[str]) -> Callable[[], N
 def test_only_what_did_not_fit_the_gpu_is_loaded_again(error: Exception, again: list[str]) -> None:
     """Several launchers may load at once before their turns; in its turn each has the memory to itself."""
     heard: list[str] = []
+    processor = Recorded(heard)
     script = Script(a=failing(error, times=1, heard=heard), b=lambda: heard.append("b"))
     script.LOADS_WHEN_CALLED = True  # type: ignore[attr-defined]
     works = (replace(work("a"), rounds=1), replace(work("b"), rounds=2))
     plan = Plan(FINALS, (), works, Method(), device="cpu", capture_range=True)
-    loading = Loading(plan, Journal(io.StringIO()), [script], Cpu(), Stopwatch())
-    loading.load()
-    assert heard == ["failed", "b"]
-    loading.load()
-    assert heard[2:] == again
+    loading = Loading(plan, Journal(io.StringIO()), [script], processor, Stopwatch())
+    loading.load(last=False)
+    assert heard == ["failed", "b", *(() if again else ("recording",))]
+    del heard[2:]
+    loading.load(last=True)
+    assert heard[2:] == [*again, *(("recording",) if again else ())]
+
+
+def test_what_never_fits_is_left_to_the_stage() -> None:
+    heard: list[str] = []
+    script = Script(a=failing(MemoryError("operands need 90 GiB"), times=3, heard=heard))
+    script.LOADS_WHEN_CALLED = True  # type: ignore[attr-defined]
+    plan = Plan(FINALS, (), (work("a"),), Method(), device="cpu", capture_range=True)
+    loading = Loading(plan, Journal(io.StringIO()), [script], Recorded(heard), Stopwatch())
+    for last in (False, True, True):
+        loading.load(last=last)
+    assert heard == ["failed", "failed", "recording"]

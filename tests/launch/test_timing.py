@@ -110,16 +110,13 @@ def test_no_wait_for_the_host_is_in_the_span_of_a_call(
 def test_the_journal_explains_every_row_of_the_trace_flushes_included(
     stage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a spin-up before the profiler records, one after, and those of the rests between two sizes."""
+    """With the spin-up, and those of the rests between two sizes."""
     monkeypatch.setattr(bench_module, "SPIN_UP_FLUSHES", 3 * LONG_FLUSH_SWEEPS)
     monkeypatch.setattr(bench_module, "REST_S", 0)
     monkeypatch.setattr(bench_module, "TIRING_CALL_US", -1)
     launched = list[str]()
     script = Script(**{name: partial(launched.append, f"{name}_kernel") for name in NAMES})
     launcher = Launcher(tmp_path, support=launched.append, flush_bytes=4096)
-    launcher.bench.spin_up()
-    launched.clear()
-    launcher.bench.begin_recording()
     launcher.bench.spin_up()
     for index in range(2):
         stage(launcher.bench, index, work(*NAMES), [script])

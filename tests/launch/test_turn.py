@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -227,6 +228,7 @@ def test_a_launcher_opens_the_gpu_before_its_turn_and_times_while_none_opens_it(
 def test_what_does_not_fit_beside_others_is_opened_in_the_turn(text: str, is_made: bool, tmp_path: Path) -> None:
     written, loaded = io.StringIO(), list[bool]()
     bench: Any = object()
+    loading: Any = SimpleNamespace(load=lambda last: loaded.append(last and has_turn()))
 
     def has_turn() -> bool:
         return TURN in written.getvalue()
@@ -238,10 +240,10 @@ def test_what_does_not_fit_beside_others_is_opened_in_the_turn(text: str, is_mad
 
     turn = Turn(tmp_path / "turn", tmp_path)
     if is_made:
-        assert opened(make, lambda: loaded.append(has_turn()), Journal(written), turn) is bench
+        assert opened(make, loading, Journal(written), turn) is bench
     else:
         with pytest.raises(RuntimeError, match=text):
-            opened(make, lambda: loaded.append(has_turn()), Journal(written), turn)
+            opened(make, loading, Journal(written), turn)
     assert loaded == [True] * is_made
     turn.end()
     with Turn(tmp_path / "turn", tmp_path).opening():
@@ -250,15 +252,16 @@ def test_what_does_not_fit_beside_others_is_opened_in_the_turn(text: str, is_mad
 
 def test_kernels_are_loaded_before_the_turn_and_again_in_it(tmp_path: Path) -> None:
     """Where all did fit, there is nothing left to load again."""
-    written, loaded = io.StringIO(), list[tuple[bool, bool]]()
+    written, loaded = io.StringIO(), list[tuple[bool, bool, bool]]()
     bench: Any = object()
-
-    def load() -> None:
-        loaded.append((TURN in written.getvalue(), may_time(tmp_path / "turn")))
-
     turn = Turn(tmp_path / "turn", tmp_path)
-    assert opened(lambda: bench, load, Journal(written), turn) is bench
-    assert loaded == [(False, False), (True, True)]
+
+    def load(*, last: bool) -> None:
+        loaded.append((last, TURN in written.getvalue(), may_time(tmp_path / "turn")))
+
+    loading: Any = SimpleNamespace(load=load)
+    assert opened(lambda: bench, loading, Journal(written), turn) is bench
+    assert loaded == [(False, False, False), (True, True, True)]
     turn.end()
 
 

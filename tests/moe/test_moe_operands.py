@@ -34,7 +34,7 @@ def test_draws_share_the_weights_and_leave_the_flush_to_the_launcher() -> None:
 def test_no_operands_are_made_to_warm_up_a_baseline_that_is_none() -> None:
     routing._ids.cache_clear()
     plan = Plan(FINALS, (), (Work(LAYER, (), vendor=True),), Method(), device="cpu")
-    Loading(plan, Journal(io.StringIO()), [], Cpu(), Stopwatch()).load()
+    Loading(plan, Journal(io.StringIO()), [], Cpu(), Stopwatch()).load(last=True)
     assert routing._ids.cache_info().currsize == 0  # of the draws that operands have
 
 
