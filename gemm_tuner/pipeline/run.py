@@ -11,6 +11,7 @@ from gemm_tuner import profilers
 from gemm_tuner.compile import worker_servers
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.core.records import Problem, Target, Verdict, Verified
+from gemm_tuner.decide.finals_plan import PROCESSES
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.pipeline import (
@@ -72,7 +73,7 @@ def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
             cluster.on_folder(session.folder.root)
         if run_start.is_finished(session.store):
             return say_finished(session)
-        start_launchers(launchers if cluster is None else (), log)
+        start_launchers(launchers if cluster is None else (), session)
         total, sizes = serving_space.cut_sizes(options, environment.device, servers)
         states = [size.left for size in sizes if isinstance(size.left, SizeState)]
         empty = {size.problem: size.left for size in sizes if isinstance(size.left, UserError)}
@@ -112,11 +113,15 @@ def start_compilers(options: RunOptions, target: Target | None, *, works_here: b
         worker_servers.begin(options.language, options.kind, target)
 
 
-def start_launchers(launchers: Iterable[Launcher], log: RunLog) -> None:
-    """Lets launchers of this machine start while the space is cut."""
+def start_launchers(launchers: Iterable[Launcher], session: Session) -> None:
+    """Lets launchers of this machine start while the space is cut: also those of finals and checks, which import torch
+    as long as a run of one size screens; not with a budget, where the processes of finals follow one another."""
     for launcher in launchers:
         launcher.prepare()
-    log.passed("start launchers")
+        if launcher.overlaps and not session.limits.budget.bounded:
+            launcher.prepare_finals(PROCESSES)
+            launcher.prepare_check()
+    session.log.passed("start launchers")
 
 
 def say_idle(options: RunOptions, environment: Environment, console: Console, task: str = "") -> None:
