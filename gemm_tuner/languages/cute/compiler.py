@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from gemm_tuner.languages import elf
+from gemm_tuner.languages.cute.library import STAYS_LOADED
 from gemm_tuner.languages.cute.source import Source, symbol_of
 from gemm_tuner.languages.triton.binary import nvidia_resources
 from gemm_tuner.system.documents import write_text_atomically
@@ -144,8 +145,24 @@ def dynamic_shared_bytes(ir: str) -> int:
 
 
 def link(path: Path) -> bytes:
-    """Links an object file to a shared library; ``library`` loads the libraries that it depends on."""
-    built = path.with_suffix(".so")
-    command = [*shlex.split(os.environ.get("CC") or "cc"), "-shared", "-s", "-o", str(built), str(path)]
-    subprocess.run(command, capture_output=True, timeout=LINK_SECONDS, check=True)
+    """Links an object file, and STAYS_LOADED, to a shared library; ``library`` loads those that it depends on."""
+    built, stays = path.with_suffix(".so"), path.with_name("stays.o")
+    stays.write_bytes(stays_loaded())
+    run_cc("-shared", "-s", "-o", str(built), str(path), str(stays))
     return built.read_bytes()
+
+
+@lru_cache(maxsize=1)
+def stays_loaded() -> bytes:
+    """STAYS_LOADED as an object file."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, built = Path(folder, "stays.c"), Path(folder, "stays.o")
+        source.write_text(STAYS_LOADED, encoding="ascii")
+        run_cc("-O1", "-fPIC", "-c", "-o", str(built), str(source))
+        return built.read_bytes()
+
+
+def run_cc(*arguments: str) -> None:
+    """Raises CalledProcessError, TimeoutExpired or OSError."""
+    command = [*shlex.split(os.environ.get("CC") or "cc"), *arguments]
+    subprocess.run(command, capture_output=True, timeout=LINK_SECONDS, check=True)
