@@ -10,24 +10,15 @@ from gemm_tuner.core.workload import launch_all, workload_of
 from gemm_tuner.launch.candidates import WorkOperands
 from gemm_tuner.launch.failures import report_failure, status_of
 from gemm_tuner.launch.journal import LOADING, RECORDING, VENDOR_CALLS, Begin, Journal
-from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
+from gemm_tuner.launch.plan import Method, Plan, Work
 from gemm_tuner.launch.processor import Processor
 from gemm_tuner.launch.stopwatch import Stopwatch
 
 
 def loads_when_called(script: ModuleType) -> bool:
-    """Whether the first call of each kernel loads its machine code, as in CuTe DSL, and the process's end unloads it:
-    by cudaLibraryLoadData and cudaLibraryUnload, runtime calls of CUDA 12.8.
-
-    nsys stops its import at the first call that it does not know, so neither may be recorded.
-    """
+    """Whether the first call of each kernel loads its machine code, as in CuTe DSL: by cudaLibraryLoadData, a runtime
+    call of CUDA 12.8. nsys stops its import at the first call that it does not know, so this must not be recorded."""
     return bool(getattr(script, "LOADS_WHEN_CALLED", False))
-
-
-def ends_recording(plan: Plan, scripts: list[ModuleType]) -> bool:
-    """Whether the recording ends before the process does: only where that ends with what may not be recorded."""
-    called = {script for work in plan.work for script, _ in (*work.entries, *work.reference)}
-    return plan.stage != VERIFY and plan.capture_range and any(loads_when_called(scripts[one]) for one in called)
 
 
 class Loading:

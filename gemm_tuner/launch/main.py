@@ -32,11 +32,10 @@ from gemm_tuner.launch.journal import (
     Process,
     Spent,
 )
-from gemm_tuner.launch.loading import Loading, ends_recording
+from gemm_tuner.launch.loading import Loading
 from gemm_tuner.launch.opening import opened, take
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Plan
 from gemm_tuner.launch.processor import processor_of
-from gemm_tuner.launch.recording import wait_until_written
 from gemm_tuner.launch.stopwatch import Stopwatch
 from gemm_tuner.launch.timing import finals, screen
 from gemm_tuner.launch.turn import Turn
@@ -53,11 +52,10 @@ The files lie beside the script that is started. Run it under a profiler to time
 keeps them with --keep."""
 
 
-def main(argv: list[str] | None = None, scripts_dir: str = "", recorded_in: Path | None = None) -> int:
+def main(argv: list[str] | None = None, scripts_dir: str = "") -> int:
     """Executes the plan of the command line; returns the exit status.
 
-    scripts_dir: folder of the plan's scripts. recorded_in: the folder that the profiler of this process writes into, if
-    it is not the plan's.
+    scripts_dir: folder of the plan's scripts.
     """
     parser = argparse.ArgumentParser(
         description="Run the kernels of a plan.", epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -79,13 +77,10 @@ def main(argv: list[str] | None = None, scripts_dir: str = "", recorded_in: Path
         return error.exit_status
     path = arguments.journal or arguments.plan.parent / "journal.jsonl"
     try:
-        status = run_journalled(plan, scripts, path, arguments.plan.parent / STOP_FILE, arguments.turn)
+        return run_journalled(plan, scripts, path, arguments.plan.parent / STOP_FILE, arguments.turn)
     except OSError as error:
         print(f"{path}: {error.strerror or error}", file=sys.stderr)
         return EXIT_CANNOT_WRITE
-    if status == 0 and plan.recording and ends_recording(plan, scripts):
-        wait_until_written((recorded_in or arguments.plan.parent) / plan.recording)
-    return status
 
 
 def run_journalled(
@@ -200,8 +195,6 @@ def run(
     journal.reach(LAUNCHED)
     if turn is not None:
         turn.end()
-    if ends_recording(plan, scripts):
-        processor.stop_recording()
     for part, seconds in spent.seconds.items():
         journal.write(Spent(part, seconds))
 

@@ -87,9 +87,7 @@ class Plan:
 
     scripts:             file names, without folders, in the folder of the script that is started.
     scopes:              each call gets its own proton scope.
-    capture_range:       the profiler records only from cudaProfilerStart to cudaProfilerStop or the end.
-    recording:           name of the file that the profiler writes when the range has ended; "" if it need not be
-                         waited for.
+    capture_range:       the profiler records only from cudaProfilerStart to the end of the process.
     clock:               the launcher times the kernels itself (launch/clock.py).
     stop_at_first_right: checks stop at the first correct configuration.
     process:             number of the finals process; it determines operand addresses and the order of calls.
@@ -104,7 +102,6 @@ class Plan:
     device: str = "cuda"
     scopes: bool = False
     capture_range: bool = False
-    recording: str = ""
     clock: bool = False
     stop_at_first_right: bool = True
     deadline: Finite = 0.0

@@ -36,8 +36,7 @@ def main(argv: list[str]) -> int:
             opening.open_ahead(Path(plan.removeprefix(f"{OPEN} ")), arguments.turn)
             plan = stream.readline().rstrip("\n")
     turn = ["--turn", str(arguments.turn)] if arguments.turn else []
-    folder = arguments.pipe.parent if arguments.pipe else None  # its profiler writes beside the pipe
-    return launcher.main(["--plan", plan, *turn], str(arguments.scripts_dir), folder) if plan else 0
+    return launcher.main(["--plan", plan, *turn], str(arguments.scripts_dir)) if plan else 0
 
 
 if __name__ == "__main__":

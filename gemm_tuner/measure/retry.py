@@ -119,7 +119,6 @@ def time_plan(
         plan,
         scopes=profiler.uses_scopes,
         capture_range=profiler.uses_capture_range,
-        recording=profiler.recording_file,
         clock=profiler.uses_clock,
     )
     stage.parts.extend(Part(part) for part in (cut(first, most_entries) if most_entries else [first]))

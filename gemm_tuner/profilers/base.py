@@ -109,8 +109,6 @@ class Profiler(ABC):
     uses_scopes:  the launcher must run each call in a proton scope ``L<number>``.
     uses_capture_range: the tool records only from cudaProfilerStart, which the launcher must call, to cudaProfilerStop
                   or the end of the process.
-    recording_file: what the tool has written when it has ended a range before the process; "" if it need not be waited
-                  for.
     runs_beside_others: several instances may run at once; one that waits for the GPU does not block another.
     uses_clock:   the launcher times the kernels itself.
     keeps_real_time: the tool does not delay kernels, and start_ns is their real start time.
@@ -121,7 +119,6 @@ class Profiler(ABC):
     install_hint: str
     uses_scopes = False
     uses_capture_range = False
-    recording_file = ""
     uses_clock = False
     keeps_real_time = False
     runs_beside_others = False

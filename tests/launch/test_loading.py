@@ -1,11 +1,10 @@
-"""What a launcher loads before its profiler records, and when the recording ends."""
+"""What a launcher loads before its profiler records."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,24 +17,20 @@ from launcher_on_cpu import SYMBOLS, Script, work
 from gemm_tuner.launch import main as main_module
 from gemm_tuner.launch.failures import StickyError
 from gemm_tuner.launch.journal import Journal
-from gemm_tuner.launch.loading import Loading, ends_recording
+from gemm_tuner.launch.loading import Loading
 from gemm_tuner.launch.plan import FINALS, SCREEN, STOP_FILE, Method, Plan
 from gemm_tuner.launch.processor import Cpu
-from gemm_tuner.launch.recording import wait_until_written
 from gemm_tuner.launch.stopwatch import Stopwatch
 
 
 class Recorded(Cpu):
-    """Notes in ``heard`` when recording begins and is ended."""
+    """Notes in ``heard`` when recording begins."""
 
     def __init__(self, heard: list[str]) -> None:
         self.heard = heard
 
     def start_recording(self) -> None:
         self.heard.append("recording")
-
-    def stop_recording(self) -> None:
-        self.heard.append("end of recording")
 
 
 def run_recorded(
@@ -56,7 +51,7 @@ def test_what_the_first_call_loads_is_loaded_before_recording_begins(
     loads_when_called: bool, stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The journal has no call of that: none is in the trace. One that fails there fails in its stage. The reference is
-    loaded as well, and no failure is its own. What is so loaded is unloaded by the process's end, after recording."""
+    loaded as well, and no failure is its own."""
     heard: list[str] = []
 
     def broken() -> None:
@@ -71,31 +66,8 @@ def test_what_the_first_call_loads_is_loaded_before_recording_begins(
     rows = run_recorded(script, plan, heard, tmp_path, monkeypatch)
     before = heard[: heard.index("recording")]
     assert before == (["a", "b", "c"] if loads_when_called else [])
-    assert [at for at, one in enumerate(heard) if one == "end of recording"] == [len(heard) - 1] * loads_when_called
     assert sum(row["event"] == "call" for row in rows) == heard[len(before) :].count("a")
     assert [row["name"] for row in rows if row["event"] == "fail"] == ["b"]
-
-
-def test_a_script_of_which_nothing_is_called_does_not_end_the_recording() -> None:
-    """Ending it takes nsys seconds, and sometimes fails: all scripts of a run are in each plan."""
-    loading = Script()
-    loading.LOADS_WHEN_CALLED = True  # type: ignore[attr-defined]
-    plan = Plan(FINALS, (), (work("a"),), Method(), capture_range=True)  # work calls the first script
-    assert ends_recording(plan, [loading, Script()])
-    assert not ends_recording(plan, [Script(), loading])
-    assert not ends_recording(replace(plan, capture_range=False), [loading, Script()])
-
-
-def test_a_process_stays_until_its_ended_recording_is_written(tmp_path: Path) -> None:
-    """It is then whole: nsys cannot read one that it was ending when the process ended."""
-    recording, waited = tmp_path / "trace.nsys-rep", list[bool]()
-    waits = threading.Thread(target=lambda: waited.append(wait_until_written(recording, limit_s=240)), daemon=True)
-    waits.start()
-    assert waits.is_alive() and waited == []
-    recording.touch()
-    waits.join(timeout=60)
-    assert waited == [True]
-    assert not wait_until_written(tmp_path / "another", limit_s=0.0)
 
 
 def test_a_gpu_lost_while_kernels_are_loaded_costs_the_one_that_lost_it(
