@@ -236,11 +236,11 @@ class MoeWorkload(PlainWorkload):
         return {} if found is None else {"routing_sensitive": found}
 
     def predict_us(self, columns: Any, problem: Problem, device: Device) -> Any:
-        from gemm_tuner.space import prune  # imports pandas, which processes that launch do not need
+        from gemm_tuner.space import row_groups  # imports pandas, which processes that launch do not need
 
         found = np.zeros(len(columns.family))
-        for _, rows in prune.rows_by_family(columns.family):
-            found[rows] = model.predict_us(prune.SomeRows(columns, rows), of(problem), device)
+        for _, rows in row_groups.rows_by_family(columns.family):
+            found[rows] = model.predict_us(row_groups.SomeRows(columns, rows), of(problem), device)
         return found
 
     def roofline_us(self, problem: Problem, device: Device) -> float | None:

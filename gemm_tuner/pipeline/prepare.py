@@ -22,8 +22,8 @@ from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.profilers import AUTO
 from gemm_tuner.space import prune, space
 from gemm_tuner.space.prune import Pruned
+from gemm_tuner.space.row_groups import Axes
 from gemm_tuner.space.rule import HEURISTIC, VALIDITY, Rule
-from gemm_tuner.space.rule_answers import RuleAnswers
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.documents import show
 
@@ -46,14 +46,14 @@ class Environment:
 
 @dataclass(frozen=True)
 class Space:
-    """All configurations of an architecture, and the rules for them. kind: of the problems. answers: of the rules, for
-    problems of one device."""
+    """All configurations of an architecture, and the rules for them. kind: of the problems. axes: whose combinations
+    the configurations are; empty if they are not all of some axes' combinations."""
 
     configs: pd.DataFrame
     columns: Any
     rules: tuple[Rule, ...]
     kind: str
-    answers: RuleAnswers = field(default_factory=RuleAnswers, compare=False, repr=False)
+    axes: Axes = field(default_factory=dict)
 
     def names_of(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.object_]:
         """The names of some configurations, which take longer to make than all else of a space."""
@@ -178,7 +178,8 @@ def load_space(options: RunOptions, device: Device) -> Space:
         if own
         else prune.load_rules(options.rules_dir, heuristics=options.heuristics)
     )
-    return Space(configs, prune.columns_of(configs), rules, options.kind)
+    axes = {name: values for name, values in there.items() if not named or name in named}
+    return Space(configs, prune.columns_of(configs), rules, options.kind, axes)
 
 
 def rules_of(own: OwnSpace, *, heuristics: bool = True) -> tuple[Rule, ...]:
@@ -198,7 +199,7 @@ def of_families(configs: pd.DataFrame, families: Sequence[str]) -> pd.DataFrame:
 
 def cut_space(candidates: Space, problem: Problem, device: Device) -> Pruned:
     """Applies the rules for one size."""
-    return prune.apply(candidates.columns, problem, device, candidates.rules, candidates.answers)
+    return prune.apply(candidates.columns, problem, device, candidates.rules, candidates.axes)
 
 
 def state_of(candidates: Space, problem: Problem, device: Device, pruned: Pruned) -> SizeState:
@@ -220,7 +221,7 @@ def state_of_given(problem: Problem, configs: Sequence[Config]) -> SizeState:
     """The state of a size with given configurations, without predictions (times of 0)."""
     kept = {config.name: config for config in configs}
     rows = pd.DataFrame([config.to_dict() for config in kept.values()])
-    pruned = Pruned(np.arange(len(kept)), np.full(len(kept), "", dtype=object), ())
+    pruned = Pruned(np.arange(len(kept)), total=len(kept))
     return SizeState(problem, rows, pruned, kept, dict.fromkeys(kept, 0.0), given=set(kept))
 
 

@@ -18,6 +18,7 @@ from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.search.view import Proposals, Requested, Search, SizeView
 from gemm_tuner.space import prune, space
 from gemm_tuner.space.prune import FunnelRow, Pruned
+from gemm_tuner.space.row_groups import Places
 from gemm_tuner.space.size_state import SizeState
 
 
@@ -33,25 +34,19 @@ class Cut:
 def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem: Problem) -> Pruned:
     """The configurations that the rules keep for a size, plus those that they keep in each server's own space, in which
     rules do not compare with families that the server does not have."""
-    kept = set(pruned.kept.tolist())
-    for server in wanted:
-        if server.kernel is None:
-            kept.update(places_of(server, candidates, problem))
-    places = np.array(sorted(kept), dtype=np.intp)
-    rejected_by = pruned.rejected_by.copy()
-    rejected_by[places] = ""
-    return replace(pruned, kept=places, rejected_by=rejected_by)
+    places = [places_of(server, candidates, problem) for server in wanted if server.kernel is None]
+    return replace(pruned, kept=np.unique(np.concatenate([pruned.kept, *places]))) if places else pruned
 
 
-def places_of(server: Server, candidates: Space, problem: Problem) -> list[int]:
+def places_of(server: Server, candidates: Space, problem: Problem) -> Places:
     """The row positions of STAND_IN's configurations that the rules keep and a server can launch."""
     mine = np.flatnonzero(server.stand_ins(candidates.columns))
     frame = candidates.configs.iloc[mine]
     if not len(frame) or server.fault(problem):
-        return []
+        return np.arange(0)
     found = prune.apply(prune.columns_of(frame), problem, server.device, candidates.rules).kept
     configs = map(server.launched, space.configs_of(frame.iloc[found]))
-    return [int(place) for place, one in zip(mine[found], configs, strict=True) if server.can_launch(problem, one)]
+    return mine[found[[server.can_launch(problem, one) for one in configs]]]
 
 
 def kernel_space(wanted: Iterable[Server], options: RunOptions, device: Device) -> Space | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,10 +17,9 @@ import pandas as pd
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.core.workload import FIRST_KIND
+from gemm_tuner.space.row_groups import Axes, Mask, Places, RowGroups, SomeRows, groups_by_family
 from gemm_tuner.space.rule import Kind, Rule
-from gemm_tuner.space.rule_answers import Answer, RuleAnswers
-
-Rows = slice | npt.NDArray[np.intp]
+from gemm_tuner.space.rule_answers import evaluate
 
 RULE_FILES = ("validity.py", "heuristics.py", "families.py")
 
@@ -36,14 +35,24 @@ class FunnelRow:
     remain: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pruned:
-    """kept: positions of the rows that all rules keep. rejected_by: for each row the first rule that rejects it, or
-    ""."""
+    """kept: positions of the rows that all rules keep. total: number of rows. cuts: by rule, the rows that it is the
+    first to reject."""
 
-    kept: npt.NDArray[np.intp]
-    rejected_by: npt.NDArray[np.object_]
-    funnel: tuple[FunnelRow, ...]
+    kept: Places
+    funnel: tuple[FunnelRow, ...] = ()
+    total: int = 0
+    cuts: Mapping[str, Sequence[RowGroups]] = field(default_factory=dict)
+
+    @cached_property
+    def rejected_by(self) -> npt.NDArray[np.object_]:
+        """For each row the first rule that rejects it, or ""."""
+        found = np.full(self.total, "", dtype=object)
+        for rule, cuts in self.cuts.items():
+            for groups in cuts:
+                found[groups.rows()] = rule
+        return found
 
 
 def load_rules(rules_dir: Path, *, heuristics: bool = True) -> tuple[Rule, ...]:
@@ -90,78 +99,67 @@ def columns_of(configs: pd.DataFrame) -> Any:
     return SimpleNamespace(family=family, families=frozenset(family.categories), largest=largest, **columns)
 
 
-class SomeRows:
-    """A subset of the rows of ``columns_of``; a column is taken when it is first used. ``largest`` and ``families``
-    remain those of the whole space."""
-
-    def __init__(self, columns: Any, rows: Rows) -> None:
-        self.families, self.largest = columns.families, columns.largest
-        self._columns, self._rows = columns, rows
-
-    def __getattr__(self, name: str) -> Any:
-        column = getattr(self._columns, name)[self._rows]
-        setattr(self, name, column)
-        return column
-
-
-def apply(
-    columns: Any, problem: Problem, device: Device, rules: tuple[Rule, ...], answers: RuleAnswers | None = None
-) -> Pruned:
-    """Applies all rules in order, and records for each configuration the first rule that rejects it.
+def apply(columns: Any, problem: Problem, device: Device, rules: tuple[Rule, ...], axes: Axes | None = None) -> Pruned:
+    """Applies all rules in order, and finds for each configuration the first rule that rejects it.
 
     The rows of each family are taken apart from the others, so that a rule looks at none of a family that is not its.
-    answers: of these rules for other problems with the same columns and device; None if there are no others.
+    axes: if the rows are all combinations of these. A rule is then asked about one row for all that differ only in axes
+    that no rule up to it reads, which are few of a space of which early rules reject most.
     """
-    answers = answers or RuleAnswers()
-    used = [(1 + at, rule) for at, rule in enumerate(rules) if rule.backend in ("", device.target.backend)]
-    rejected_by = np.zeros(len(columns.family), dtype=np.int32)  # 0: by none, else 1 + index of the rule
-    for family, rows in rows_by_family(columns.family):
-        of_family = [(number, rule) for number, rule in used if not rule.families or family in rule.families]
-        answer = partial(answers.answer, family=family, problem=problem, device=device)
-        rejected_by[rows] = first_rejecting(SomeRows(columns, rows), of_family, answer)
-    names = np.array(["", *(rule.name for rule in rules)], dtype=object)
-    cuts = np.bincount(rejected_by, minlength=len(names))
-    funnel, left = [], len(rejected_by)
-    for number, rule in used:
-        cut = int(cuts[number])
+    used = [rule for rule in rules if rule.backend in ("", device.target.backend)]
+    cuts: dict[str, list[RowGroups]] = {rule.name: [] for rule in used}
+    kept: list[Places] = [np.arange(0)]
+    for family, groups in groups_by_family(columns.family, axes or {}):
+        of_family = [rule for rule in used if not rule.families or family in rule.families]
+        left, rejected = sifted(columns, groups, of_family, problem, device)
+        kept.append(left.rows())
+        for rule, of_rule in rejected:
+            cuts[rule.name].append(of_rule)
+    return Pruned(np.sort(np.concatenate(kept)), _funnel(used, cuts, len(columns.family)), len(columns.family), cuts)
+
+
+def _funnel(rules: Iterable[Rule], cuts: Mapping[str, Sequence[RowGroups]], left: int) -> tuple[FunnelRow, ...]:
+    funnel = []
+    for rule in rules:
+        cut = sum(groups.total for groups in cuts[rule.name])
         left -= cut
         funnel.append(FunnelRow(rule.name, rule.kind, rule.why, cut, left))
-    return Pruned(np.flatnonzero(rejected_by == 0), names[rejected_by], tuple(funnel))
+    return tuple(funnel)
 
 
-def rows_by_family(family: pd.Categorical) -> Iterator[tuple[str, Rows]]:
-    """Each family with its rows: a slice where they follow one another, as in every space, else their positions."""
-    for code, name in enumerate(family.categories):
-        places = np.flatnonzero(family.codes == code)
-        if len(places):
-            first, last = int(places[0]), int(places[-1])
-            yield name, slice(first, last + 1) if last - first + 1 == len(places) else places
+def sifted(
+    columns: Any, groups: RowGroups, rules: Iterable[Rule], problem: Problem, device: Device
+) -> tuple[RowGroups, list[tuple[Rule, RowGroups]]]:
+    """The groups that all rules keep, and what each rule is the first to reject.
 
-
-def first_rejecting(
-    columns: Any, rules: Iterable[tuple[int, Rule]], answer: Callable[..., Answer]
-) -> npt.NDArray[np.int32]:
-    """For each row the number of the first rule that rejects it, 0 for none. answer: see ``RuleAnswers.answer``.
-
-    Rejected rows are removed from the columns only once they are more than a quarter of them, because copying columns
+    Rejected groups are removed from the columns only once they are more than a quarter of them, because copying columns
     costs more than evaluating a rule on some rows that are already rejected.
     """
-    everything = columns
-    left = len(columns.family)
-    rows: Rows = slice(left)  # positions of ``columns`` among all rows; ``alive`` marks those not cut
-    alive, rejected_by = np.ones(left, dtype=bool), np.zeros(left, dtype=np.int32)
-    for number, rule in rules:
-        cut = np.flatnonzero(alive & ~answer(rule, columns=columns, everything=everything, rows=rows))
-        if len(cut):
-            rejected_by[cut if isinstance(rows, slice) else rows[cut]] = number
-            alive[cut] = False
-            left -= len(cut)
+    some, alive = SomeRows(columns, groups.first), _all(groups)
+    found: list[tuple[Rule, RowGroups]] = []
+    for rule in rules:
+        answer, asked, of_asked, alive_of_asked = evaluate(rule, some, problem, device), groups, some, alive
+        while read := asked.beside.keys() & of_asked.taken():  # what was read is of the first value of these axes
+            asked = asked.only(alive_of_asked).split(read)
+            of_asked, alive_of_asked = SomeRows(columns, asked.first), _all(asked)
+            answer = evaluate(rule, of_asked, problem, device)
+        rejected = alive_of_asked & ~answer
+        if not rejected.any():  # groups stay as large as they are
+            some.forget(groups.beside)
+            continue
+        groups, some, alive = asked, of_asked, alive_of_asked & answer
+        found.append((rule, groups.only(rejected)))
+        left = np.count_nonzero(alive)
         if not left:
             break
         if 4 * left < 3 * len(alive):
-            rows = np.flatnonzero(alive) if isinstance(rows, slice) else rows[alive]
-            columns, alive = SomeRows(everything, rows), np.ones(left, dtype=bool)
-    return rejected_by
+            groups, some = groups.only(alive), some.only(alive)
+            alive = _all(groups)
+    return groups.only(alive), found
+
+
+def _all(groups: RowGroups) -> Mask:
+    return np.ones(len(groups.first), dtype=bool)
 
 
 def require_some(pruned: Pruned, problem: Problem) -> None:

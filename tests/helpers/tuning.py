@@ -97,7 +97,7 @@ def state_of(size: GemmProblem, configs: Sequence[KernelConfig], predicted_us: I
     """A state whose space is these configurations; predicted best first, and better than any other, unless said
     otherwise."""
     frame = pd.DataFrame([one.to_dict() for one in configs])
-    pruned = Pruned(np.arange(len(configs)), np.full(len(configs), "", dtype=object), ())
+    pruned = Pruned(np.arange(len(configs)), total=len(configs))
     times = list(predicted_us) or [0.001 * (1 + index) for index in range(len(configs))]
     names = [one.name for one in configs]
     return SizeState(size, frame, pruned, dict(zip(names, configs, strict=True)), dict(zip(names, times, strict=True)))
