@@ -73,16 +73,18 @@ def frame(families: Mapping[str, Mapping[str, tuple[int, ...]]]) -> pd.DataFrame
     import numpy as np
     import pandas as pd  # both slow to import; processes that compile or launch do not need them
 
-    parts: dict[str, list[npt.NDArray[Any]]] = {field: [] for field in CONFIG_FIELDS}
-    for family, axes in families.items():
-        spans = (np.array(values, dtype=np.int64) for values in axes.values())
-        grid = dict(zip(axes, np.meshgrid(*spans, indexing="ij", copy=False), strict=True))
-        count = math.prod(map(len, axes.values()))
-        absent = {"family": np.full(count, family, dtype=object), **dict.fromkeys(AMD_AXES, np.zeros(count, np.int64))}
-        for field, columns in parts.items():
-            columns.append(grid[field].ravel() if field in grid else absent[field])
+    sizes = [math.prod(map(len, axes.values())) for axes in families.values()]
+    ends = np.cumsum(sizes)
     # Column by column: a table of one block would be copied for each of them.
-    return pd.DataFrame({field: np.concatenate(columns) for field, columns in parts.items()}, copy=False)
+    columns: dict[str, npt.NDArray[Any]] = {"family": np.repeat(np.array([*families], dtype=object), sizes)}
+    for field in AXES:
+        columns[field] = np.zeros(sum(sizes), dtype=np.int64)
+        for axes, rows in zip(families.values(), np.split(columns[field], ends[:-1]), strict=True):
+            if axes.get(field, (0,)) != (0,):  # zeros take no memory until they are read
+                lengths = [*map(len, axes.values())]
+                at = [*axes].index(field)
+                rows.reshape(math.prod(lengths[:at]), lengths[at], -1)[...] = np.array(axes[field])[:, None]
+    return pd.DataFrame(columns, copy=False)
 
 
 def configs_of(configs: pd.DataFrame) -> list[KernelConfig]:

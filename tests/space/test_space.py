@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,18 @@ def test_a_frame_is_the_product_of_the_axes_without_repetition(arch: str) -> Non
         expected += rows.sum()
     assert len(configs) == expected == len(set(shipped(arch).names))
     assert file.device.target.arch == arch
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942"])
+def test_the_rows_of_a_frame_are_in_the_order_of_the_axes(arch: str) -> None:
+    candidates = thin_space(arch)
+    absent = {} if arch == "gfx942" else dict.fromkeys(gemm_axes.AMD_AXES, 0)
+    expected = (
+        {**absent, "family": family, **dict(zip(of_family, values, strict=True))}
+        for family, of_family in candidates.axes.items()
+        for values in product(*of_family.values())
+    )
+    assert candidates.configs.to_dict("records") == list(expected)
 
 
 def test_axes_that_a_family_is_silent_on_are_at_their_defaults() -> None:
