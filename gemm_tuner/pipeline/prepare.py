@@ -172,13 +172,13 @@ def load_space(options: RunOptions, device: Device) -> Space:
     if not there or (families and not named):
         (name, why), *_ = absent.items()
         raise UserError(f"{name} needs what is not installed", where="--families", hint=why)
-    configs = of_families(space.frame(replace(loaded, families=there)), named)
+    axes = of_families(there, named)
+    configs = space.frame(replace(loaded, families=axes))
     rules = (
         rules_of(own, heuristics=options.heuristics)
         if own
         else prune.load_rules(options.rules_dir, heuristics=options.heuristics)
     )
-    axes = {name: values for name, values in there.items() if not named or name in named}
     return Space(configs, prune.columns_of(configs), rules, options.kind, axes)
 
 
@@ -188,13 +188,12 @@ def rules_of(own: OwnSpace, *, heuristics: bool = True) -> tuple[Rule, ...]:
     return tuple(Rule(name, kind, why, keep) for kind, rules in kinds for name, why, keep in rules)
 
 
-def of_families(configs: pd.DataFrame, families: Sequence[str]) -> pd.DataFrame:
-    """The configurations of the named families; all if none is named. Raises UserError for an unknown family."""
-    there = list(dict.fromkeys(configs["family"]))
-    unknown = [name for name in families if name not in there]
+def of_families(axes: Axes, families: Sequence[str]) -> dict[str, Any]:
+    """The axes of the named families; all if none is named. Raises UserError for an unknown family."""
+    unknown = [name for name in families if name not in axes]
     if unknown:
-        raise UserError(f"{show(unknown[0])} is no family of this space", where="--families", accepted=", ".join(there))
-    return configs[configs["family"].isin(families)].reset_index(drop=True) if families else configs
+        raise UserError(f"{show(unknown[0])} is no family of this space", where="--families", accepted=", ".join(axes))
+    return {name: values for name, values in axes.items() if not families or name in families}
 
 
 def cut_space(candidates: Space, problem: Problem, device: Device) -> Pruned:
