@@ -108,7 +108,7 @@ def join_by_order(trace: pd.DataFrame, calls: list[Call]) -> Joined:
 def rows_of(trace: pd.DataFrame) -> list[Row]:
     """The kernels of a trace, in order."""
     columns = trace["kernel_name"], trace["duration_ns"] / 1e3, trace["start_ns"] / 1e3
-    return [Row(*one) for one in zip(*columns, strict=True)]
+    return [*map(Row, *(column.tolist() for column in columns))]
 
 
 def head_of(call: Call) -> str:

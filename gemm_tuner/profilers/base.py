@@ -78,25 +78,31 @@ class Dispatch(NamedTuple):
 
 
 def to_frame(path: Path, dispatches: Iterable[Dispatch]) -> pd.DataFrame:
-    """Columns TRACE_COLUMNS (str, int64, float64, str, str), sorted by start, name suffixes removed.
+    """Columns TRACE_COLUMNS (texts, int64, float64, texts, texts), sorted by start, name suffixes removed.
 
     Raises TraceError, naming ``path``, for no dispatch or more than MAX_ROWS.
     """
     import pandas as pd  # here, because the command line imports this module without needing pandas
 
-    frame = pd.DataFrame(itertools.islice(dispatches, MAX_ROWS + 1), columns=list(TRACE_COLUMNS))
-    if frame.empty:
-        raise no_kernels(path)
-    if len(frame) > MAX_ROWS:
-        raise unreadable(path, None, "the file lists too many kernels", accepted=f"up to {MAX_ROWS}")
+    frame = pd.DataFrame(itertools.islice(dispatches, MAX_ROWS + 1), columns=list(TRACE_COLUMNS), dtype=object)
+    refuse_number(path, len(frame))
     return in_time_order(frame)
 
 
+def refuse_number(path: Path, kernels: int) -> None:
+    """Raises TraceError, naming ``path``, for no kernel or more than MAX_ROWS."""
+    if not kernels:
+        raise no_kernels(path)
+    if kernels > MAX_ROWS:
+        raise unreadable(path, None, "the file lists too many kernels", accepted=f"up to {MAX_ROWS}")
+
+
 def in_time_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table of TRACE_COLUMNS with their types, sorted by start, name suffixes removed."""
+    """A table of TRACE_COLUMNS with their types, sorted by start, name suffixes removed. Texts are Python's, through
+    which loops go ten times as fast as through pandas' own."""
     bare_names = {name: KERNEL_SUFFIX.sub("", name) for name in frame["kernel_name"].unique()}
     frame["kernel_name"] = frame["kernel_name"].map(bare_names)
-    frame = frame.astype(dict(zip(TRACE_COLUMNS, ("str", "int64", "float64", "str", "str"), strict=True)))
+    frame = frame.astype(dict(zip(TRACE_COLUMNS, (object, "int64", "float64", object, object), strict=True)))
     return frame.sort_values("start_ns", kind="stable", ignore_index=True)
 
 

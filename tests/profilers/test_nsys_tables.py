@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from samples import ROOT
@@ -39,6 +40,15 @@ def test_the_tables_hold_what_the_report_does(tmp_path: Path) -> None:
     report = read_file(REPORT)
     write(tmp_path, rows_of(report)[::-1])
     pd.testing.assert_frame_equal(Nsys().read(tmp_path), report)
+
+
+def test_texts_are_those_of_python_where_pandas_has_its_own(tmp_path: Path) -> None:
+    write(tmp_path, [("one", 5, 10), ("two", 20, 10)])
+    with pd.option_context("future.infer_string", True):  # as from pandas 3 on
+        assert pd.Series(["one"]).dtype != object
+        frames = Nsys().read(tmp_path), read_file(REPORT)
+    for frame in frames:
+        assert {frame[column].dtype for column in ("kernel_name", "scope", "process")} == {np.dtype(object)}
 
 
 def test_a_report_counts_where_the_export_of_tables_failed(tmp_path: Path) -> None:
