@@ -10,10 +10,9 @@ import os
 import statistics
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 
 import multiprocess
@@ -100,15 +99,10 @@ class CompilePool:
     def _arguments(self) -> dict[str, str]:
         return {name: one.worker_argument(self.cache.parent) for name, one in self._languages.items()}
 
-    def _fits(self, language: str, finds: bool) -> Callable[[CompileTask], bool]:
-        """Whether a task is one for the workers of a language that compile, or for the one that ``finds``."""
-
-        def fits(task: CompileTask) -> bool:
-            return self._language_of(task) == language and finds == (
-                bool(language) and key_of(task) not in self._absent
-            )
-
-        return fits
+    def _takers_of(self, task: CompileTask) -> tuple[str, bool]:
+        """Which workers take a task: those of this language, and whether the one that looks in the cache."""
+        language = self._language_of(task)
+        return language, bool(language) and key_of(task) not in self._absent
 
     def _language_of(self, task: CompileTask) -> str:
         named = task.script.language if task.script else ""
@@ -156,16 +150,22 @@ class CompilePool:
         for worker in self._workers:
             if worker.ready and worker.task is None:
                 self._give_next(worker, queue)
-        for language, finds in product(self._languages, (True, False)):
-            there = [worker for worker in self._workers if (worker.language, worker.finds) == (language, finds)]
-            starting = sum(1 for worker in there if not worker.ready)
-            most = 1 if finds else self.workers
-            missing = min(most - len(there), queue.count(self._fits(language, finds)) - starting)
-            self._workers += [self._start_worker(language, finds) for _ in range(missing)]
+        there = Counter((worker.language, worker.finds) for worker in self._workers)
+        most = {("", False): self.workers}  # nobody looks in the cache for these before they are compiled
+        for language in filter(None, self._languages):
+            most |= {(language, True): 1, (language, False): self.workers}
+        if all(there[takers] >= most[takers] for takers in most):
+            return
+        starting = Counter((worker.language, worker.finds) for worker in self._workers if not worker.ready)
+        waiting = queue.counts(self._takers_of)
+        for takers in most:
+            missing = min(most[takers] - there[takers], waiting[takers] - starting[takers])
+            self._workers += [self._start_worker(*takers) for _ in range(missing)]
 
     def _give_next(self, worker: Worker, queue: TaskQueue) -> None:
-        fits = self._fits(worker.language, worker.finds)
-        task = queue.first(fits) if worker.finds else queue.take(fits)
+        takers = worker.language, worker.finds
+        ask = queue.first if worker.finds else queue.take
+        task = ask(lambda task: self._takers_of(task) == takers)
         if task is not None:
             worker.give(task, self.limit(worker.language))
 

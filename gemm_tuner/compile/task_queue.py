@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable
 
 from gemm_tuner.core.language import CompileTask
 
@@ -84,10 +84,10 @@ class TaskQueue:
         """Takes a task that needs no worker any more. False if it does not wait."""
         return self.take(lambda one: key_of(one) == key_of(task)) is not None
 
-    def count(self, fits: Callable[[CompileTask], bool]) -> int:
-        """How many waiting tasks fit."""
+    def counts(self, sort: Callable[[CompileTask], Hashable]) -> Counter[Hashable]:
+        """How many waiting tasks there are of each sort."""
         with self._changed:
-            return sum(map(fits, (*self._submitted, *self._likely)))
+            return Counter(map(sort, (*self._submitted, *self._likely)))
 
     def wait(self) -> bool:
         """Waits for a task; False if the queue has ended."""

@@ -55,3 +55,11 @@ def test_a_task_that_is_looked_at_waits_until_it_is_removed() -> None:
     assert len(queue) == 3 and not queue.taken
     assert queue.remove(b) and not queue.remove(b)
     assert queue.first(lambda task: True) == a and taken(queue) == ["a", "x"]
+
+
+def test_waiting_tasks_are_counted_by_sort() -> None:
+    queue = TaskQueue(some("a1", "b1", "a2"))
+    queue.prefetch(some("a3"))
+    assert queue.counts(lambda task: task.name[0]) == {"a": 3, "b": 1}
+    queue.take(lambda task: task.name == "a2")
+    assert queue.counts(lambda task: task.name[0]) == {"a": 2, "b": 1} and len(queue) == 3
