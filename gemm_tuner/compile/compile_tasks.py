@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import groupby, zip_longest
+from operator import itemgetter
 from pathlib import Path
 
 from gemm_tuner.compile.task_queue import TaskKey, key_of
@@ -31,14 +32,16 @@ def write_scripts(
 ) -> dict[tuple[str, str], Script]:
     """Writes one script per (family, signature) and returns them by these. kernels: servers' kernels, each a family."""
     of_family = {kernel.family: kernel for kernel in kernels}
-    by_script: dict[tuple[str, str], dict[str, Config]] = {}
+    by_script: dict[tuple[str, str], dict[Config, None]] = {}  # each once, in order
     classes: dict[str, Problem] = {}
-    for problem, config in wanted:
-        classes.setdefault(problem.signature, problem)
-        by_script.setdefault((config.family, problem.signature), {})[config.name] = config
+    for problem, of_problem in groupby(wanted, key=itemgetter(0)):
+        signature = problem.signature
+        classes.setdefault(signature, problem)
+        for _, config in of_problem:
+            by_script.setdefault((config.family, signature), {})[config] = None
     return {
         (family, signature): codegen.write_script(
-            templates_dir, out_dir, family, classes[signature], configs.values(), target, of_family.get(family)
+            templates_dir, out_dir, family, classes[signature], configs, target, of_family.get(family)
         )
         for (family, signature), configs in by_script.items()
     }

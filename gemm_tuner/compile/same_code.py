@@ -29,6 +29,8 @@ def duplicates(state: SizeState, num_sms: int) -> dict[str, str]:
 
     found = {}
     for names in groups.values():
+        if len(names) == 1:
+            continue
         first = min(names, key=rank)
         found.update({name: first for name in names if name != first})
     return found

@@ -50,6 +50,14 @@ def test_a_kernel_is_compiled_once_for_all_that_share_it(tmp_path: Path) -> None
     assert {key_of(task_for(scripts, *one, DEVICE.target)) for one in wanted} == {key_of(task) for task in tasks}
 
 
+def test_a_script_holds_each_configuration_once_however_the_sizes_take_turns(tmp_path: Path) -> None:
+    sizes = (PROBLEM, replace(PROBLEM, dtype_c="fp32"), replace(PROBLEM, m=512))
+    turns = [(problem, one) for one in EVERY for problem in sizes]
+    scripts = write_scripts(TEMPLATES, tmp_path, turns, DEVICE.target)
+    alone = write_scripts(TEMPLATES, tmp_path, [(PROBLEM, one) for one in EVERY], DEVICE.target)
+    assert len(scripts) == 4 and scripts.items() >= alone.items()  # two families of two types
+
+
 @pytest.fixture
 def booked(tmp_path: Path) -> tuple[SizeState, SizeState]:
     """Two sizes whose GROUPS compiled, and whose kernel of more stages did not."""
