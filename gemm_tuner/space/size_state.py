@@ -186,9 +186,9 @@ class SizeState:
     def candidates(self) -> pd.DataFrame:
         """The kept configurations for a search: one row each, with fields and predicted_us, indexed by name. The same
         with and without ``unsearched``, so that a run that goes on asks for what it asked for before."""
-        frame = self.configs.iloc[self.pruned.kept].copy()
-        frame.index = pd.Index(list(self.kept), name="name")
-        frame["predicted_us"] = [self.predicted_us[name] for name in self.kept]
+        columns = {axis: self.configs[axis].to_numpy()[self.pruned.kept] for axis in self.configs}
+        columns["predicted_us"] = np.array([self.predicted_us[name] for name in self.kept])
+        frame = pd.DataFrame(columns, index=pd.Index(list(self.kept), name="name"), copy=False)
         if not self.unsearched:
             return frame
         mine = frame.index.isin(self.unsearched)
