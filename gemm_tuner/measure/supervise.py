@@ -13,6 +13,7 @@ from pathlib import Path
 from gemm_tuner.core.errors import FREE_SPACE, CannotWrite, EnvironmentFault
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.journal import (
+    CALL_BEGINS,
     Begin,
     End,
     Event,
@@ -100,7 +101,8 @@ class JournalTail:
             whole = new[: new.rfind(b"\n") + 1]
             self._offset += len(whole)
             for line in whole.decode("utf-8", "replace").split("\n")[:-1]:
-                self._pass_on(event_of(line, str(self.path), len(self.plan.work)))
+                if not line.startswith(CALL_BEGINS):  # calls, of which there are most, tell nothing here
+                    self._pass_on(event_of(line, str(self.path), len(self.plan.work)))
         if self.ended_at is None and self._launcher and identity(pid_of(self._launcher)) != self._launcher:
             self.ended_at = time.monotonic()
         if self.ended_at is None or time.monotonic() - self.ended_at > REPORT_LIMIT_S:

@@ -148,10 +148,11 @@ def test_the_launcher_refuses_a_bad_plan_before_it_runs_anything(
 
 
 def compact(line: str, **fields: Any) -> str:
-    """A call with other fields, as a launcher writes it: without spaces."""
+    """An event with other fields, as a launcher writes the frequent ones: without spaces."""
     return json.dumps({**json.loads(line), **fields}, separators=(",", ":"))
 
 
+BEGIN = '{"event": "begin", "work": 0, "name": "a"}'
 GOOD = '{"event": "call", "n": 4, "work": 0, "name": "a", "symbols": ["a"], "warm": false}'
 
 
@@ -179,6 +180,11 @@ GOOD = '{"event": "call", "n": 4, "work": 0, "name": "a", "symbols": ["a"], "war
         (compact(GOOD, n=-1), "n is -1"),
         (compact(GOOD, work=9), "work 9 is not in the plan"),
         (compact(GOOD, symbols=["a", 1]), "symbols 2 is 1"),
+        (compact(BEGIN, work=-1), "work is -1"),
+        (compact(BEGIN, work=9), "work 9 is not in the plan"),
+        (compact(BEGIN, event="round"), "lacks number"),
+        (compact(BEGIN, event="end", early_stopped=1), "early_stopped is 1"),
+        (compact(BEGIN, event="hello"), "event is 'hello'"),
     ],
 )
 def test_a_line_that_no_launcher_writes_is_refused_by_its_number(tmp_path: Path, line: str, words: str) -> None:
