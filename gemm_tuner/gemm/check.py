@@ -2,52 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 from gemm_tuner.core.records import Verdict
 from gemm_tuner.core.workload import Launch, launch_all
+from gemm_tuner.gemm.compare import blocks, compare, first_row, worse
 from gemm_tuner.gemm.exact_operands import Wrong, count_sets, exact_fault, make_exact_operands, with_exact_factors
 from gemm_tuner.gemm.kernels import call_size, make_scratch
-from gemm_tuner.gemm.operands import Operands, interpretable, make_operands, torch_dtype, unwritten
+from gemm_tuner.gemm.operands import Operands, interpretable, make_operands, unwritten
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.reference import ALL, batched, error_bound, reference
+from gemm_tuner.gemm.reference import batched, reference
 from gemm_tuner.languages.bits import first_difference
 from gemm_tuner.languages.scratch import Scratch, count_sms
 
-# Elements of A, B or C in one comparison: 0.5 GiB in float64.
-COMPARE_ELEMENTS = 2**26
 # Number of calls on a GPU that must give equal bits, to detect races. The interpreter is sequential and needs one.
 REPEATS = 5
-
-
-def compare(actual: Any, expected: Any, slack: Any, problem: GemmProblem, name: str, *, first_row: int = 0) -> Verdict:
-    """Compares rows of C, from ``first_row`` on (rows are counted across the batch), with the reference.
-
-    A NaN is wrong unless the reference has it too. An infinity is wrong unless a result within the bound would overflow
-    dtype_c.
-
-    actual: (rows, n) in dtype_c. expected, slack: (rows, n), as ``reference`` returns them.
-    """
-    import torch
-
-    bound = error_bound(expected, slack, problem)
-    kind = torch_dtype(problem.dtype_c)
-    rounded, farthest = expected.to(kind), (expected + bound.copysign(expected)).to(kind)
-    same = (actual == rounded) | (actual.isnan() & rounded.isnan()) | (actual.isinf() & (actual == farthest))
-    error = (actual.to(expected.dtype) - expected).abs().masked_fill(same, 0.0)
-    score = torch.where(same, torch.zeros_like(error), error / bound)
-    score = score.nan_to_num(nan=math.inf, posinf=math.inf)
-    worst = int(score.argmax())
-    row, column = divmod(worst, problem.n)
-    over, largest = float(score.flatten()[worst]), float(error.nan_to_num(nan=math.inf, posinf=math.inf).max())
-    got, want = float(actual[row, column]), float(expected[row, column])
-    ok, at = over <= 1.0, (first_row + row, column)
-    message = "" if ok else f"C[{at[0]}, {at[1]}] is {got:.6g}, the reference {want:.6g}: {over:.3g} times the bound"
-    return Verdict(problem, name, ok, largest, over, at, message)
 
 
 def check(script: ModuleType, problem: GemmProblem, name: str, seed: int, device: str) -> Verdict:
@@ -143,11 +115,6 @@ def exact_difference(actual: Any, problem: GemmProblem, operands: Operands) -> W
     return None
 
 
-def first_row(problem: GemmProblem, matrices: slice, rows: slice) -> int:
-    """The first row of a block, counted across the batch."""
-    return int((matrices.start or 0) * problem.m + (rows.start or 0))
-
-
 def repeated(launches: Sequence[Launch], c: Any, first: Any, problem: GemmProblem, verdict: Verdict) -> Verdict:
     """``verdict`` if REPEATS calls all give the bits of ``first``, shape (matrices, m, n); else an unstable verdict
     with the first element that differs."""
@@ -164,23 +131,3 @@ def repeated(launches: Sequence[Launch], c: Any, first: Any, problem: GemmProble
                 verdict, ok=False, stable=False, worst_element=at, message=f"C[{at[0]}, {at[1]}] is {values}"
             )
     return verdict
-
-
-def blocks(problem: GemmProblem) -> Iterator[tuple[slice, slice]]:
-    """The blocks in which C is compared: (matrices of the batch, rows), several matrices or some rows of one."""
-    largest = max(problem.m * problem.k, problem.k * problem.n, problem.m * problem.n)
-    together = COMPARE_ELEMENTS // largest
-    if together > 1:
-        for start in range(0, problem.batch, together):
-            yield slice(start, start + together), ALL
-        return
-    height = max(1, COMPARE_ELEMENTS // max(problem.n, problem.k))
-    for matrix in range(problem.batch):
-        for start in range(0, problem.m, height):
-            yield slice(matrix, matrix + 1), slice(start, start + height)
-
-
-def worse(one: Verdict, other: Verdict) -> Verdict:
-    """The verdict with the larger error_over_bound; its max_abs_error is the larger one of both."""
-    error = max(one.max_abs_error, other.max_abs_error)
-    return replace(max((one, other), key=lambda verdict: verdict.error_over_bound), max_abs_error=error)

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import pytest
 
 from gemm_tuner.core.records import Verdict
-from gemm_tuner.gemm import check as check_module
-from gemm_tuner.gemm.check import REPEATS, blocks, check, compare, repeated
+from gemm_tuner.gemm import compare as compare_module
+from gemm_tuner.gemm.check import REPEATS, check, repeated
 from gemm_tuner.gemm.companions import odd_companion, small_companion
+from gemm_tuner.gemm.compare import blocks, compare
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.operands import Operands, make_operands, torch_dtype
 from gemm_tuner.gemm.problem import GemmProblem, Layout
@@ -220,7 +221,7 @@ def test_rows_of_a_large_result_are_compared_in_blocks(monkeypatch: pytest.Monke
     """The same verdict as in one piece, the worst element in whatever block it is."""
     problem = problem_of("fp32", 64, m=50)
     whole = check(Script, problem, "one", 0, "cpu")  # type: ignore[arg-type]
-    monkeypatch.setattr(check_module, "COMPARE_ELEMENTS", 7 * 64)
+    monkeypatch.setattr(compare_module, "COMPARE_ELEMENTS", 7 * 64)
     parts = check(Script, problem, "one", 0, "cpu")  # type: ignore[arg-type]
     assert whole == parts and not parts.ok and parts.worst_element == (37, 5)
     assert parts.message.startswith("C[37, 5] is ")
@@ -230,7 +231,7 @@ def test_rows_of_a_large_result_are_compared_in_blocks(monkeypatch: pytest.Monke
 def test_rows_of_a_batch_are_counted_through(monkeypatch: pytest.MonkeyPatch, elements: int) -> None:
     """All matrices at once, two at a time, and some rows of one."""
     problem = problem_of("bf16", 64, m=50, batch=3)
-    monkeypatch.setattr(check_module, "COMPARE_ELEMENTS", elements)
+    monkeypatch.setattr(compare_module, "COMPARE_ELEMENTS", elements)
     monkeypatch.setattr(Script, "spoilt", (2, 37, 5))
     verdict = check(Script, problem, "one", 0, "cpu")  # type: ignore[arg-type]
     assert not verdict.ok and verdict.worst_element == (2 * 50 + 37, 5)
@@ -238,7 +239,7 @@ def test_rows_of_a_batch_are_counted_through(monkeypatch: pytest.MonkeyPatch, el
 
 @pytest.mark.parametrize("elements", [2**26, 2 * 50 * 64, 7 * 64])
 def test_blocks_cover_every_row_once(monkeypatch: pytest.MonkeyPatch, elements: int) -> None:
-    monkeypatch.setattr(check_module, "COMPARE_ELEMENTS", elements)
+    monkeypatch.setattr(compare_module, "COMPARE_ELEMENTS", elements)
     seen = torch.zeros(3, 50)
     for matrices, rows in blocks(problem_of("bf16", 64, m=50, batch=3)):
         seen[matrices, rows] += 1

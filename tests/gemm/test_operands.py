@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gemm_tuner.core.dtypes import DTYPES, INPUT_DTYPES
-from gemm_tuner.gemm.check import compare
+from gemm_tuner.gemm.compare import compare
 from gemm_tuner.gemm.kernels import blank_operands
 from gemm_tuner.gemm.operands import INIT_TYPES, INT32_SENTINEL, Operands, interpretable, make_operands, torch_dtype
 from gemm_tuner.gemm.problem import GemmProblem, Layout

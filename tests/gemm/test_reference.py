@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gemm_tuner.gemm.check import compare
+from gemm_tuner.gemm.compare import compare
 from gemm_tuner.gemm.operands import INT32_SENTINEL, Operands, make_operands, torch_dtype
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.reference import activated, reference

@@ -99,7 +99,7 @@ def operands_of(problem: GemmProblem, seed: int) -> tuple[Any, tuple[Any, Any, A
 
 def fault(module: ModuleType, problem: GemmProblem, seed: int) -> str:
     """What is wrong with matmul for a problem, called three times; empty when it is right."""
-    from gemm_tuner.gemm.check import compare
+    from gemm_tuner.gemm.compare import compare
     from gemm_tuner.gemm.reference import reference
 
     operands, given = operands_of(problem, seed)
@@ -182,7 +182,7 @@ def kinds_of(gpu: Gpu) -> list[dict[str, Any]]:
 
 
 def test_scales_batches_and_epilogues_are_right(gpu: Gpu) -> None:
-    from gemm_tuner.gemm.check import compare
+    from gemm_tuner.gemm.compare import compare
     from gemm_tuner.gemm.operands import make_operands
     from gemm_tuner.gemm.reference import reference
 

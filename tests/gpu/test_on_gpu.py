@@ -179,7 +179,7 @@ def sampled(extent: int, *others: int) -> list[int]:
 def difference(got: Any, left: Any, right: Any, problem: GemmProblem, config: KernelConfig) -> str:
     """What is wrong with a part of C, the product of these rows and columns; in parts of the longer side, since a
     float64 copy of 2**31 elements takes 16 GiB."""
-    from gemm_tuner.gemm.check import compare
+    from gemm_tuner.gemm.compare import compare
     from gemm_tuner.gemm.operands import Operands
     from gemm_tuner.gemm.reference import reference
 

@@ -105,7 +105,7 @@ def run_case(row: dict[str, Any]) -> dict[str, Any]:
 def run_plain(row: dict[str, Any], script: Any) -> Result:
     """Inside the interpreting process: a case without ``dropped`` terms."""
     from gemm_tuner.core.workload import launch_all
-    from gemm_tuner.gemm.check import compare
+    from gemm_tuner.gemm.compare import compare
     from gemm_tuner.gemm.kernels import call_size, make_scratch
     from gemm_tuner.gemm.operands import interpretable, make_operands
     from gemm_tuner.gemm.reference import reference

@@ -38,7 +38,7 @@ def products(module: Any, cases: list[dict[str, Any]]) -> dict[str, Any]:
     import torch
 
     from gemm_tuner.export.gemm.module.rows import Tuned
-    from gemm_tuner.gemm.check import compare
+    from gemm_tuner.gemm.compare import compare
     from gemm_tuner.gemm.operands import make_operands
     from gemm_tuner.gemm.reference import reference
     from gemm_tuner.languages.scratch import STAND_IN_SMS

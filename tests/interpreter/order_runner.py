@@ -54,7 +54,7 @@ def outcome_of(row: dict[str, Any]) -> dict[str, Any]:
 
 def called_in_orders(row: dict[str, Any], order: Order) -> Outcome:
     from gemm_tuner.core.workload import launch_all
-    from gemm_tuner.gemm.check import compare
+    from gemm_tuner.gemm.compare import compare
     from gemm_tuner.gemm.kernels import call_size, make_scratch
     from gemm_tuner.gemm.operands import interpretable, make_operands
     from gemm_tuner.gemm.reference import reference
