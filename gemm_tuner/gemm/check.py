@@ -12,10 +12,10 @@ from gemm_tuner.core.workload import Launch, launch_all
 from gemm_tuner.gemm.compare import blocks, compare, first_row, worse
 from gemm_tuner.gemm.exact_operands import Wrong, count_sets, exact_fault, make_exact_operands, with_exact_factors
 from gemm_tuner.gemm.kernels import call_size, make_scratch
-from gemm_tuner.gemm.operands import Operands, interpretable, make_operands, unwritten
+from gemm_tuner.gemm.operands import Operands, interpretable, make_operands, unwrite
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.reference import batched, reference
-from gemm_tuner.languages.bits import first_difference
+from gemm_tuner.languages.bits import Comparisons
 from gemm_tuner.languages.scratch import Scratch, count_sms
 
 # Number of calls on a GPU that must give equal bits, to detect races. The interpreter is sequential and needs one.
@@ -117,17 +117,16 @@ def exact_difference(actual: Any, problem: GemmProblem, operands: Operands) -> W
 
 def repeated(launches: Sequence[Launch], c: Any, first: Any, problem: GemmProblem, verdict: Verdict) -> Verdict:
     """``verdict`` if REPEATS calls all give the bits of ``first``, shape (matrices, m, n); else an unstable verdict
-    with the first element that differs."""
-    for turn in range(2, REPEATS + 1):
-        c.copy_(unwritten(c.shape, problem.dtype_c, c.device))
+    with the first element that differs. The host waits for the GPU once, after the last call."""
+    calls = Comparisons(first)
+    for _ in range(2, REPEATS + 1):
+        unwrite(c, problem.dtype_c)
         launch_all(launches)
-        now = batched(c)
-        where = first_difference(first, now)
-        if where is not None:
-            matrix, row, column = where
-            at = (matrix * problem.m + row, column)
-            values = f"{float(first[where]):.9g} and in call {turn} {float(now[where]):.9g}"
-            return replace(
-                verdict, ok=False, stable=False, worst_element=at, message=f"C[{at[0]}, {at[1]}] is {values}"
-            )
-    return verdict
+        calls.add(batched(c))
+    found = calls.first()
+    if found is None:
+        return verdict
+    matrix, row, column = found.index
+    at = (matrix * problem.m + row, column)
+    values = f"{float(first[found.index]):.9g} and in call {found.which + 2} {found.value:.9g}"
+    return replace(verdict, ok=False, stable=False, worst_element=at, message=f"C[{at[0]}, {at[1]}] is {values}")

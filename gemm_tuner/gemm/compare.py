@@ -71,10 +71,10 @@ def compared(actual: Any, expected: Expected, problem: GemmProblem, name: str, *
 
     same = expected.is_met_exactly(actual)
     error = (actual.to(expected.values.dtype) - expected.values).abs_().masked_fill_(same, 0.0)
-    score = (error / expected.bound).masked_fill_(same, 0.0).nan_to_num_(nan=math.inf, posinf=math.inf).flatten()
+    score = (error / expected.bound).masked_fill_(same, 0.0).nan_to_num_(nan=math.inf, posinf=math.inf)
     worst = score.argmax()
-    numbers = (worst, score[worst], actual.flatten()[worst], expected.values.flatten()[worst], error.max())
-    # In one tensor, so that the host waits for the GPU once; float64 holds every index.
+    # In one tensor and by ``take``, so that the host waits for the GPU once; float64 holds every index.
+    numbers = (worst, score.take(worst), actual.take(worst), expected.values.take(worst), error.max())
     place, over, got, want, largest = torch.stack([number.double() for number in numbers]).tolist()
     row, column = divmod(int(place), problem.n)
     ok, at = over <= 1.0, (first_row + row, column)

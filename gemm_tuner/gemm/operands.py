@@ -111,8 +111,12 @@ def unwritten(shape: tuple[int, ...], dtype: str, device: str) -> Any:
     """A tensor filled with a value that no kernel writes: NaN, or INT32_SENTINEL for int32."""
     import torch
 
-    kind = torch_dtype(dtype)
-    return torch.full(shape, float("nan") if kind.is_floating_point else INT32_SENTINEL, dtype=kind, device=device)
+    return unwrite(torch.empty(shape, dtype=torch_dtype(dtype), device=device), dtype)
+
+
+def unwrite(c: Any, dtype: str) -> Any:
+    """Fills C, of dtype_c ``dtype`` or a wider type, as ``unwritten``; returns it."""
+    return c.fill_(float("nan") if torch_dtype(dtype).is_floating_point else INT32_SENTINEL)
 
 
 def rotation(problem: GemmProblem, rotating_bytes: int, init_type: str, seed: int, device: str) -> list[Operands]:
