@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from gemm_tuner.core.axes import Axis, OwnSpace
 from gemm_tuner.core.entries import Entries
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.judges import Examiner, Jury
 from gemm_tuner.core.plugins import find
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
 
@@ -40,16 +41,6 @@ def launch_all(launches: Iterable[Launch]) -> None:
     """Launches the kernels of one call without waiting for them."""
     for _, kernel, grid, positional, options in launches:
         kernel[grid](*positional, **options)
-
-
-class Jury(Protocol):
-    """Compares the results of configurations with each other."""
-
-    def hear(self, script: ModuleType, name: str) -> None:
-        """Runs one configuration. Raises what its launch raises."""
-
-    def verdicts(self) -> Mapping[str, Verdict]:
-        """Of all that were heard, by name."""
 
 
 class Workload(Protocol):
@@ -226,6 +217,9 @@ class Workload(Protocol):
 
     def check(self, script: ModuleType, problem: Problem, name: str, seed: int, device: str) -> Verdict:
         """Runs one configuration and compares its result with the reference."""
+
+    def examiner(self, problem: Problem, seed: int, device: str) -> Examiner:
+        """Gives configurations of one problem the verdicts of ``check``; it may keep what their checks share."""
 
     def derived(self, problem: Problem, config: Config, device: Device) -> Mapping[str, Any]:
         """Values computed from a configuration that its results row shows, by name."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from gemm_tuner.core.axes import Axis, OwnSpace
 from gemm_tuner.core.entries import Entries
+from gemm_tuner.core.judges import CheckEach, Checks, Examiner, Jury
 from gemm_tuner.core.records import Config, Device, Problem, Target
-from gemm_tuner.core.workload import Jury
 
 
 class WorkloadDefaults:
@@ -73,6 +73,9 @@ class WorkloadDefaults:
         self, problem: Problem, times: Sequence[Mapping[str, Sequence[float]]], chosen: str
     ) -> Mapping[str, Any]:
         return {}
+
+    def examiner(self: Checks, problem: Any, seed: int, device: str) -> Examiner:
+        return CheckEach(self, problem, seed, device)
 
     def compares_configs(self, problem: Problem) -> bool:
         return False

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 from gemm_tuner.core.records import Verdict
 from gemm_tuner.core.workload import Launch, launch_all
-from gemm_tuner.gemm.compare import blocks, compare, first_row, worse
-from gemm_tuner.gemm.exact_operands import Wrong, count_sets, exact_fault, make_exact_operands, with_exact_factors
+from gemm_tuner.gemm.cases import KEPT_BYTES, Case, Cases, kept_bytes
+from gemm_tuner.gemm.compare import Expected, blocks, compared, first_row, worse
+from gemm_tuner.gemm.exact_operands import Wrong, count_sets, exact_fault
 from gemm_tuner.gemm.kernels import call_size, make_scratch
-from gemm_tuner.gemm.operands import Operands, interpretable, make_operands, unwrite
+from gemm_tuner.gemm.operands import Operands, interpretable, unwrite
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.reference import batched, reference
+from gemm_tuner.gemm.reference import batched
 from gemm_tuner.languages.bits import Comparisons
 from gemm_tuner.languages.scratch import Scratch, count_sms
 
@@ -35,12 +37,43 @@ def check(script: ModuleType, problem: GemmProblem, name: str, seed: int, device
     Rows are counted across the batch: row r of matrix i is i * m + r. C is compared in blocks of about COMPARE_ELEMENTS
     elements.
     """
-    caller = Caller.of(script, problem, name, device)
-    verdict = check_random(caller, problem, name, seed)
-    for number in range(count_sets(problem)):
+    return examined(script, name, Cases(problem, seed, device, kept=False))
+
+
+class Examiner:
+    """Checks configurations of one problem in sequence, each with the verdict that ``check`` gives. Operands and what C
+    must be on them are made once, where they take at most KEPT_BYTES.
+
+    A faulty kernel may write anywhere: to A, which the next kernel would multiply, or to the reference. So all that is
+    kept is sealed. If a seal is broken after a configuration, everything is made anew, and that configuration is
+    checked again alone: what was compared may have changed under it.
+    """
+
+    def __init__(self, problem: GemmProblem, seed: int, device: str) -> None:
+        self._new = partial(Cases, problem, seed, device, kept=kept_bytes(problem) <= KEPT_BYTES)
+        self._cases: Cases | None = None
+
+    def verdict(self, script: ModuleType, name: str) -> Verdict:
+        """Raises what a launch raises; the next configuration then finds nothing of before."""
+        kept, self._cases = self._cases, None
+        cases = kept or self._new()
+        verdict = examined(script, name, cases)
+        if not cases.kept:
+            return verdict
+        if cases.are_intact():
+            self._cases = cases
+            return verdict
+        return verdict if kept is None else self.verdict(script, name)
+
+
+def examined(script: ModuleType, name: str, cases: Cases) -> Verdict:
+    """The verdict of ``check``."""
+    caller = Caller.of(script, cases.problem, name, cases.device)
+    verdict = check_random(caller, cases.random(), name)
+    for number in range(count_sets(cases.problem)):
         if not verdict.ok:
             break
-        verdict = check_exact(caller, problem, verdict, number, seed)
+        verdict = check_exact(caller, cases.exact(number), verdict, number)
     return verdict
 
 
@@ -71,32 +104,28 @@ class Caller:
         return batched(c.to(operands.c.dtype))
 
 
-def check_random(caller: Caller, problem: GemmProblem, name: str, seed: int) -> Verdict:
+def check_random(caller: Caller, case: Case[Expected], name: str) -> Verdict:
     """The check with N(0, 1) operands."""
-    operands = make_operands(problem, "randn", seed, caller.device)
+    problem, operands = case.problem, case.unwritten()
     launches, c = caller.launches(problem, operands)
     launch_all(launches)
     actual = batched(c.to(operands.c.dtype, copy=True))
     worst: Verdict | None = None
-    for matrices, rows in blocks(problem):
-        part = compare(
-            actual[matrices, rows].reshape(-1, problem.n),
-            *reference(problem, operands, rows, matrices),
-            problem,
-            name,
-            first_row=first_row(problem, matrices, rows),
-        )
+    for matrices, rows, expected in case.expected():
+        of_block = actual[matrices, rows].reshape(-1, problem.n)
+        part = compared(of_block, expected, problem, name, first_row=first_row(problem, matrices, rows))
         worst = part if worst is None else worse(worst, part)
+        del expected  # before that of the next block is made
     assert worst is not None
     return repeated(launches, c, actual, problem, worst) if caller.device != "cpu" else worst
 
 
-def check_exact(caller: Caller, problem: GemmProblem, verdict: Verdict, number: int, seed: int) -> Verdict:
+def check_exact(caller: Caller, case: Case[tuple[Any, Any]], verdict: Verdict, number: int) -> Verdict:
     """The check with set ``number`` of the exact operands: returns ``verdict`` (that of the random operands) if C is
     exact, else a failed verdict with the wrong element."""
-    problem = with_exact_factors(problem)
-    operands = make_exact_operands(problem, number, seed, caller.device)
-    found = exact_difference(caller.result(problem, operands), problem, operands)
+    problem, operands = case.problem, case.unwritten()
+    actual = caller.result(problem, operands)
+    found = exact_difference(actual, problem, operands, case.expected())
     if found is None:
         return verdict
     (row, column), what = found
@@ -104,11 +133,17 @@ def check_exact(caller: Caller, problem: GemmProblem, verdict: Verdict, number: 
     return replace(verdict, ok=False, worst_element=(row, column), message=f"C[{row}, {column}] {what} ({which})")
 
 
-def exact_difference(actual: Any, problem: GemmProblem, operands: Operands) -> Wrong | None:
-    """``exact_fault`` for all of C, shape (matrices, m, n); rows are counted across the batch."""
-    for matrices, rows in blocks(problem):
+def exact_difference(
+    actual: Any,
+    problem: GemmProblem,
+    operands: Operands,
+    expected: Iterable[tuple[slice, slice, tuple[Any, Any] | None]] | None = None,
+) -> Wrong | None:
+    """``exact_fault`` for all of C, shape (matrices, m, n); rows are counted across the batch. expected: the limits of
+    each block, if they are known."""
+    for matrices, rows, limits in expected or ((*block, None) for block in blocks(problem)):
         part = actual[matrices, rows].reshape(-1, problem.n)
-        found = exact_fault(part, problem, operands, rows, matrices)
+        found = exact_fault(part, problem, operands, rows, matrices, limits)
         if found is not None:
             (row, column), what = found
             return (first_row(problem, matrices, rows) + row, column), what

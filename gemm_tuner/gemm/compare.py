@@ -43,6 +43,10 @@ class Expected:
         overflow = torch.where(infinite, farthest, torch.zeros_like(farthest)) if overflows else None
         return cls(values, bound, rounded, nan if has_nan else None, overflow)
 
+    def tensors(self) -> list[Any]:
+        """All of them, None for one that is not there."""
+        return [self.values, self.bound, self.rounded, self.nan, self.overflow]
+
     def is_met_exactly(self, actual: Any) -> Any:
         """Where C is the rounded value, NaN where that is NaN, or an infinity where a result within the bound
         overflows."""

@@ -212,15 +212,16 @@ Wrong = tuple[tuple[int, int], str]
 
 
 def exact_fault(
-    actual: Any, problem: GemmProblem, operands: Operands, rows: slice = ALL, matrices: slice = ALL
+    actual: Any, problem: GemmProblem, operands: Operands, rows: slice = ALL, matrices: slice = ALL, limits: Any = None
 ) -> Wrong | None:
     """((row, column), message) of the first element that is not exact; None when all are.
 
-    actual: (matrices * rows, n) in dtype_c; rows are counted from its first row.
+    actual: (matrices * rows, n) in dtype_c; rows are counted from its first row. limits: ``exact_limits`` of these
+    rows, if they are known.
     """
-    a, b, x = before_activation(problem, operands, rows, matrices)
-    low, high = exact_range(x, problem)
-    wrong = ~((actual >= low) & (actual <= high))  # also true for NaN
+    low, high = limits or exact_limits(problem, operands, rows, matrices)
+    # True for NaN, too.
+    wrong = actual != low if low is high else ~((actual >= low) & (actual <= high))
     if not bool(wrong.any()):
         return None
     row, column = divmod(int(wrong.flatten().byte().argmax()), problem.n)
@@ -229,7 +230,12 @@ def exact_fault(
         want += f" to {float(high[row, column]):.9g}"
     count = int(wrong.sum())
     message = f"is {float(actual[row, column]):.9g}, exactly {want}; {count} of {wrong.numel()} elements are wrong"
-    return (row, column), message + suspect(actual, a, b, x, problem)
+    return (row, column), message + suspect(actual, *before_activation(problem, operands, rows, matrices), problem)
+
+
+def exact_limits(problem: GemmProblem, operands: Operands, rows: slice = ALL, matrices: slice = ALL) -> tuple[Any, Any]:
+    """``exact_range`` of some rows of some matrices of the batch, (matrices * rows, n) each."""
+    return exact_range(before_activation(problem, operands, rows, matrices)[2], problem)
 
 
 def before_activation(problem: GemmProblem, operands: Operands, rows: slice, matrices: slice) -> tuple[Any, Any, Any]:
@@ -250,8 +256,8 @@ def before_activation(problem: GemmProblem, operands: Operands, rows: slice, mat
 
 
 def exact_range(x: Any, problem: GemmProblem) -> tuple[Any, Any]:
-    """(smallest, largest) correct C in dtype_c. x: C before the activation. They differ only for gelu and silu, by the
-    errors of a GPU's exp and erf."""
+    """(smallest, largest) correct C in dtype_c. x: C before the activation. They are one tensor but for gelu and
+    silu, where they differ by the errors of a GPU's exp and erf."""
     kind = torch_dtype(problem.dtype_c)
     if problem.activation in ("none", "relu"):
         exact = activated(problem.activation, x).to(kind)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from gemm_tuner.core.records import Status
 from gemm_tuner.launch.journal import End, Fail, Journal
 
+MEMORY_WORDS = "out of memory"
 # In messages of Triton and drivers when a kernel does not fit the GPU; the process can continue.
-OUT_OF_RESOURCES_WORDS = ("out of memory", "out of resource", "outofresources", "too many resources requested")
+OUT_OF_RESOURCES_WORDS = (MEMORY_WORDS, "out of resource", "outofresources", "too many resources requested")
 # In messages of errors after which every later call of the process fails. The single words are HIP's.
 STICKY_WORDS = (
     "illegal memory access",
@@ -41,6 +42,11 @@ def status_of(error: BaseException) -> Status:
         return Status.CRASHED
     too_large = any(words in lower for words in OUT_OF_RESOURCES_WORDS)
     return Status.OUT_OF_RESOURCES if too_large else Status.LAUNCH_ERROR
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the GPU's memory did not suffice."""
+    return status_of(error) is Status.OUT_OF_RESOURCES and MEMORY_WORDS in str(error).lower()
 
 
 def report_failure(journal: Journal, index: int, name: str, error: Exception) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+from gemm_tuner.core.judges import Jury
 from gemm_tuner.core.records import Problem
-from gemm_tuner.core.workload import Jury, workload_of
+from gemm_tuner.core.workload import workload_of
+from gemm_tuner.launch.examiners import Examiners
 from gemm_tuner.launch.failures import report_failure, report_uncompared
 from gemm_tuner.launch.journal import Begin, End, Journal, Judged, Ran
 from gemm_tuner.launch.plan import Plan, Work
@@ -46,7 +48,7 @@ def check_entries(
 ) -> None:
     """Compares the entries of a work with the reference; stops at the first correct one if the plan says so."""
     work = plan.work[index]
-    workload = workload_of(work.problem.kind)
+    examiners = Examiners(workload_of(work.problem.kind), plan.method.seed, plan.device)
     for script, name in work.entries:
         if over():
             return
@@ -54,7 +56,7 @@ def check_entries(
         right = True
         try:
             for problem in sizes_of_check(work, scripts[script], name, interpreted):
-                verdict = workload.check(scripts[script], problem, name, plan.method.seed, plan.device)
+                verdict = examiners.verdict(problem, scripts[script], name)
                 journal.write(Judged.of(index, verdict))
                 right = right and verdict.ok
         except Exception as error:

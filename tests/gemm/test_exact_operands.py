@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from gemm_tuner.gemm import exact_operands
+from gemm_tuner.gemm.cases import Cases
 from gemm_tuner.gemm.check import Caller, check, check_random, exact_difference
 from gemm_tuner.gemm.combinations import first_fault
 from gemm_tuner.gemm.exact_operands import (
@@ -255,7 +256,7 @@ def test_the_check_finds_what_random_operands_do_not_show(monkeypatch: pytest.Mo
     script: Any = Dropping
     assert check(script, problem, "one", 0, "cpu").ok
     monkeypatch.setattr(Dropping, "at_k", problem.k)
-    blind = check_random(Caller.of(script, problem, "one", "cpu"), problem, "one", 0)
+    blind = check_random(Caller.of(script, problem, "one", "cpu"), Cases(problem, 0, "cpu", kept=False).random(), "one")
     assert blind.ok
     verdict = check(script, problem, "one", 0, "cpu")
     row, column = verdict.worst_element

@@ -1,0 +1,44 @@
+"""The examiners of the problems at which the entries of one work are checked."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from gemm_tuner.core.judges import Examiner
+from gemm_tuner.core.records import Problem, Verdict
+from gemm_tuner.core.workload import Workload
+from gemm_tuner.launch.failures import is_out_of_memory
+
+# Entries of a work share the tuned size; their companions, which are small, depend on their blocks and often agree.
+MOST_EXAMINERS = 8
+
+
+class Examiners:
+    """At most MOST_EXAMINERS, each with what its problem's checks share; the one that was not asked for longest goes.
+    They are let go with this object, and the memory with them."""
+
+    def __init__(self, workload: Workload, seed: int, device: str) -> None:
+        self._workload, self._seed, self._device = workload, seed, device
+        self._held: dict[Problem, Examiner] = {}
+
+    def verdict(self, problem: Problem, script: ModuleType, name: str) -> Verdict:
+        """Runs one configuration. Raises what its launch raises, and lets go of all examiners then.
+
+        A configuration for which there is no memory is run a second time after that, where there were others before:
+        what these had kept may have been too much.
+        """
+        kept = bool(self._held)
+        try:
+            return self._examiner(problem).verdict(script, name)
+        except Exception as error:
+            self._held.clear()
+            if not (kept and is_out_of_memory(error)):
+                raise
+        return self._examiner(problem).verdict(script, name)
+
+    def _examiner(self, problem: Problem) -> Examiner:
+        examiner = self._held.pop(problem, None) or self._workload.examiner(problem, self._seed, self._device)
+        self._held[problem] = examiner  # the last in order
+        if len(self._held) > MOST_EXAMINERS:
+            del self._held[next(iter(self._held))]
+        return examiner

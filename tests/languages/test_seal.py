@@ -1,0 +1,60 @@
+"""Seals of tensors show every write. Imports torch, on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gemm_tuner.languages.seal import Seal, are_intact
+
+torch = pytest.importorskip("torch")
+
+TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int8)
+SHAPES = ((1,), (3, 5), (64, 300), (2, 1023, 7))
+
+
+def filled(shape: tuple[int, ...], kind: Any) -> Any:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1)).mul(16).to(kind)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_one_element_that_is_overwritten_shows(kind: Any, shape: tuple[int, ...]) -> None:
+    for at in (0, -1, filled(shape, kind).numel() // 2):
+        one, other = filled(shape, kind), filled((7, 9), kind)
+        seals = [Seal([other, None]), Seal([other, one])]
+        assert are_intact(seals)
+        flat = one.view(-1).view(torch.uint8)
+        flat[at] ^= 1
+        assert not are_intact(seals) and are_intact(seals[:1])
+        flat[at] ^= 1
+        assert are_intact(seals), "as before"
+
+
+@pytest.mark.parametrize("rearranged", [lambda x: x.flip(0), lambda x: x.flip(1), lambda x: x.roll(1, 0)])
+def test_elements_that_trade_places_show(rearranged: Any) -> None:
+    one = filled((64, 2048), torch.float32)
+    seal = Seal([one])
+    one.copy_(rearranged(one.clone()))
+    assert not are_intact([seal])
+
+
+def test_a_matrix_that_is_transposed_in_place_shows() -> None:
+    one = filled((512, 512), torch.bfloat16)
+    seal = Seal([one])
+    one.copy_(one.t().clone())
+    assert not are_intact([seal])
+
+
+def test_bits_are_summed_and_no_values() -> None:
+    """A tensor of NaN equals itself."""
+    one = torch.full((40, 50), float("nan"))
+    seal = Seal([one])
+    assert are_intact([seal])
+    one[3, 4] = 0.0
+    assert not are_intact([seal])
+
+
+def test_nothing_is_intact() -> None:
+    assert are_intact([])
