@@ -24,17 +24,15 @@ class Examiners:
     def verdict(self, problem: Problem, script: ModuleType, name: str) -> Verdict:
         """Runs one configuration. Raises what its launch raises, and lets go of all examiners then.
 
-        A configuration for which there is no memory is run a second time after that, where there were others before:
-        what these had kept may have been too much.
+        A configuration for which there is no memory is checked once more by itself, when nothing is kept.
         """
-        kept = bool(self._held)
         try:
             return self._examiner(problem).verdict(script, name)
         except Exception as error:
             self._held.clear()
-            if not (kept and is_out_of_memory(error)):
+            if not is_out_of_memory(error):
                 raise
-        return self._examiner(problem).verdict(script, name)
+        return self._workload.check(script, problem, name, self._seed, self._device)
 
     def _examiner(self, problem: Problem) -> Examiner:
         examiner = self._held.pop(problem, None) or self._workload.examiner(problem, self._seed, self._device)

@@ -116,17 +116,17 @@ def test_a_finalist_that_fails_leaves_nothing_for_the_next_one(made: Made, tmp_p
     assert made.references == {ONE: 2, shared: 2, other: 1}
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-def test_a_finalist_without_memory_is_checked_again_without_what_others_left(
-    made: Made, tmp_path: Path, is_first: bool
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_finalist_without_memory_is_checked_once_more_by_itself(
+    made: Made, tmp_path: Path, which: int, times: int
 ) -> None:
-    failing = FINALISTS[0 if is_first else 1].name
-    script = Script({failing: [MemoryError("CUDA out of memory")]})
-    found = verified(tmp_path, script, ONE)
-    assert [one.name for one in found if isinstance(one, Fail)] == ([failing] if is_first else [])
+    failing = FINALISTS[which].name
+    errors: list[Exception] = [MemoryError(f"CUDA out of memory: {turn}") for turn in range(times)]
+    found = verified(tmp_path, Script({failing: errors}), ONE)
+    assert [one.name for one in found if isinstance(one, Fail)] == [failing] * (times - 1)
     right = [one.name for one in found if isinstance(one, Judged) and one.ok]
-    assert right == [one.name for one in FINALISTS for _ in range(2) if one.name != failing or not is_first]
-    assert made.references[ONE] == (1 if is_first else 2)
+    assert right == [one.name for one in FINALISTS for _ in range(2) if one.name != failing or times == 1]
 
 
 def test_at_most_so_many_problems_are_held_and_the_tuned_size_among_them(made: Made) -> None:
