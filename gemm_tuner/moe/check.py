@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.core.records import Verdict
 from gemm_tuner.core.workload import launch_all
-from gemm_tuner.languages.bits import first_difference
+from gemm_tuner.languages.bits import Comparisons
 from gemm_tuner.moe import launch, sorted_rows
 from gemm_tuner.moe.cute import CUTE, is_fused
 from gemm_tuner.moe.exact_operands import difference, made_exact
@@ -17,7 +17,7 @@ from gemm_tuner.moe.launch import PARTS, UP
 from gemm_tuner.moe.launchers import of_config
 from gemm_tuner.moe.operands import MoeOperands, make
 from gemm_tuner.moe.problem import MoeProblem
-from gemm_tuner.moe.reference import exact, experts_of_rows, references
+from gemm_tuner.moe.reference import exact, in_groups, references
 
 if TYPE_CHECKING:
     from gemm_tuner.moe.workload import MoeWorkload
@@ -87,23 +87,29 @@ class Call:
 
 
 def check_random(call: Call, name: str, device: str) -> Verdict:
-    problem = call.operands.problem
-    worst = Verdict(problem, name, True, 0.0, 0.0)
-    first: dict[str, Any] = {}
-    for turn in range(1 if device == "cpu" else REPEATS):
+    problem, worst = call.operands.problem, Verdict(call.operands.problem, name, True, 0.0, 0.0)
+    first = {part: found.clone() for part, found in call.run().items()}
+    for part, found in first.items():
+        activated = part == UP and is_fused(call.config)
+        of = {"wide": call.given.wide, "writes_zeros": call.writes_zeros(part), "activated": activated}
+        verdict = compared(problem, call.operands, part, name, call.narrowed(part, found), **of)
+        worst = verdict if verdict.error_over_bound > worst.error_over_bound or not verdict.ok else worst
+    return repeated(call, first, worst) if worst.ok and device != "cpu" else worst
+
+
+def repeated(call: Call, first: dict[str, Any], verdict: Verdict) -> Verdict:
+    """``verdict`` if REPEATS calls all give the bits of ``first``, C of each GEMM; else an unstable one. The host does
+    not wait for a call before it queues the next."""
+    calls = {part: Comparisons(c) for part, c in first.items()}
+    for _ in range(2, REPEATS + 1):
         for part, found in call.run().items():
-            if turn == 0:
-                first[part] = found.clone()
-                activated = part == UP and is_fused(call.config)
-                of = {"wide": call.given.wide, "writes_zeros": call.writes_zeros(part), "activated": activated}
-                verdict = compared(problem, call.operands, part, name, call.narrowed(part, found), **of)
-                worst = verdict if verdict.error_over_bound > worst.error_over_bound or not verdict.ok else worst
-            elif first_difference(first[part], found) is not None:
-                text = f"call {turn + 1} of the {part} GEMM gave other bits"
-                return Verdict(problem, name, False, 0.0, 0.0, (0, 0), text, stable=False)
-        if not worst.ok:
-            break
-    return worst
+            calls[part].add(found)
+    differ = [(found.which, part) for part in PARTS if (found := calls[part].first()) is not None]
+    if not differ:
+        return verdict
+    which, part = min(differ, key=lambda one: one[0])
+    text = f"call {which + 2} of the {part} GEMM gave other bits"
+    return Verdict(verdict.problem, verdict.name, False, 0.0, 0.0, (0, 0), text, stable=False)
 
 
 def check_exact(call: Call, verdict: Verdict) -> Verdict:
@@ -113,7 +119,7 @@ def check_exact(call: Call, verdict: Verdict) -> Verdict:
         if part == UP and is_fused(call.config):
             continue
         narrow = call.narrowed(part, found)
-        for rows, expected in exact(operands, part, wide=call.given.wide):
+        for rows, expected in in_groups(exact(operands, part, wide=call.given.wide)):
             if where := difference(expected, narrow[rows]):
                 row, column = int(rows[where[0]]), where[1]
                 values = f"{float(narrow[row, column]):.9g}, exactly {float(expected[where]):.9g}"
@@ -136,21 +142,29 @@ def compared(
     """The verdict on C of one GEMM: errors are relative to their bounds; a row that was not written is wrong. wide: the
     kernel multiplied in fp32. writes_zeros: to the rows of other ranks' experts, which it leaves alone otherwise.
     activated: C has the activation's results."""
+    import numpy as np
     import torch
 
     worst, at, most = 0.0, (0, 0), 0.0
-    others = torch.nonzero(experts_of_rows(operands) >= problem.E).flatten()
+    others = torch.from_numpy(np.flatnonzero(operands.ids.reshape(-1) >= problem.E)).to(found.device)
     if writes_zeros and len(others) and (wrong := torch.nonzero(found[others] != 0)).numel():
         row, column = int(others[wrong[0, 0]]), int(wrong[0, 1])
         text = f"the {part} GEMM is wrong in row {row}, column {column}: no zero for another rank's expert"
         return Verdict(problem, name, False, math.inf, math.inf, (row, column), text)
-    for rows, expected, bound in references(operands, part, wide=wide, activated=activated):
-        error = (found[rows].double() - expected).abs()
-        score = (error / bound).nan_to_num(nan=math.inf, posinf=math.inf)
-        place = int(score.argmax())
-        row, column = divmod(place, expected.shape[1])
-        most = max(most, float(error.nan_to_num(nan=math.inf).max()))
-        if float(score[row, column]) > worst:
-            worst, at = float(score[row, column]), (int(rows[row]), column)
+    for rows, expected, bound in in_groups(references(operands, part, wide=wide, activated=activated)):
+        error = (found[rows].double() - expected).abs_()
+        score = (error / bound).nan_to_num_(nan=math.inf, posinf=math.inf)
+        place, columns = score.argmax(), expected.shape[1]
+        numbers = (
+            rows.take(place // columns),
+            place % columns,
+            score.take(place),
+            error.nan_to_num_(nan=math.inf).max(),
+        )
+        # In one tensor and by ``take``, so that the host waits for the GPU once.
+        row, column, over, largest = torch.stack([number.double() for number in numbers]).tolist()
+        most = max(most, largest)
+        if over > worst:
+            worst, at = over, (int(row), int(column))
     text = "" if worst <= 1 else f"the {part} GEMM is wrong in row {at[0]}, column {at[1]}"
     return Verdict(problem, name, worst <= 1, most, worst, at, text)

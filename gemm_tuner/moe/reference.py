@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.core.dtypes import DTYPES
@@ -20,6 +20,9 @@ from gemm_tuner.moe.launch import DOWN, extent
 if TYPE_CHECKING:
     from gemm_tuner.moe.operands import Gemm, MoeOperands
     from gemm_tuner.moe.problem import MoeProblem
+
+# Elements of C that are compared at a time: 128 MiB in float64.
+GROUP_ELEMENTS = 2**24
 
 
 def experts_of_rows(operands: MoeOperands) -> Any:
@@ -74,6 +77,28 @@ def exact(operands: MoeOperands, part: str, *, wide: bool) -> Iterator[tuple[Any
     """(rows, values in float64) as ``references``, of a GEMM without its activation."""
     for rows, expert, a, w in factors(operands, part, wide=wide):
         yield rows, weighted(operands, part, rows, a @ w.t() + bias_of(operands, part, expert))
+
+
+def in_groups(parts: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """The tensors of several experts, rows first, in one of each kind, in the same order: what is compared at a time is
+    waited for once. A group has at most GROUP_ELEMENTS of C, or one expert."""
+    group: list[tuple[Any, ...]] = []
+    elements = 0
+    for part in parts:
+        size = part[1].numel()
+        if group and elements + size > GROUP_ELEMENTS:
+            yield _joined(group)
+            group, elements = [], 0
+        group.append(part)
+        elements += size
+    if group:
+        yield _joined(group)
+
+
+def _joined(group: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    import torch
+
+    return group[0] if len(group) == 1 else tuple(torch.cat(kind) for kind in zip(*group, strict=True))
 
 
 def bounded(
