@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from gemm_tuner.core.records import Problem, Verdict
 
@@ -45,3 +45,44 @@ class CheckEach:
 
     def verdict(self, script: ModuleType, name: str) -> Verdict:
         return self.workload.check(script, self.problem, name, self.seed, self.device)
+
+
+class Shared(Protocol):
+    """What the checks of configurations of one problem share.
+
+    kept: whether it can be used for another configuration.
+    """
+
+    kept: bool
+
+    def are_intact(self) -> bool:
+        """Whether nothing of it has been written to since it was made."""
+
+
+S = TypeVar("S", bound=Shared)
+
+
+class SharingExaminer(Generic[S]):
+    """Each configuration gets the verdict of a check by itself, but what checks share is made once.
+
+    A faulty kernel may write anywhere: to an operand, which the next kernel would multiply, or to the reference. So
+    after each configuration it is seen whether anything that is kept has changed. Then all of it is made anew, and that
+    configuration is checked again alone, since what it was compared with may have changed under it.
+    """
+
+    def __init__(self, make: Callable[[], S], examined: Callable[[ModuleType, str, S], Verdict]) -> None:
+        """make: makes what is shared. examined: checks a configuration with it; raises what its launch raises."""
+        self._make, self._examined = make, examined
+        self._shared: S | None = None
+
+    def verdict(self, script: ModuleType, name: str) -> Verdict:
+        """Raises what a launch raises; the next configuration then finds nothing of before."""
+        kept, self._shared = self._shared, None
+        shared = kept or self._make()
+        verdict = self._examined(script, name, shared)
+        if not shared.kept:
+            return verdict
+        if shared.are_intact():
+            self._shared = shared
+            return verdict
+        return verdict if kept is None else self.verdict(script, name)

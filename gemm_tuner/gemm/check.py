@@ -8,6 +8,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from gemm_tuner.core.judges import SharingExaminer
 from gemm_tuner.core.records import Verdict
 from gemm_tuner.core.workload import Launch, launch_all
 from gemm_tuner.gemm.cases import KEPT_BYTES, Case, Cases, kept_bytes
@@ -40,30 +41,11 @@ def check(script: ModuleType, problem: GemmProblem, name: str, seed: int, device
     return examined(script, name, Cases(problem, seed, device, kept=False))
 
 
-class Examiner:
-    """Checks configurations of one problem in sequence, each with the verdict that ``check`` gives. Operands and what C
-    must be on them are made once, where they take at most KEPT_BYTES.
-
-    A faulty kernel may write anywhere: to A, which the next kernel would multiply, or to the reference. So all that is
-    kept is sealed. If a seal is broken after a configuration, everything is made anew, and that configuration is
-    checked again alone: what was compared may have changed under it.
-    """
-
-    def __init__(self, problem: GemmProblem, seed: int, device: str) -> None:
-        self._new = partial(Cases, problem, seed, device, kept=kept_bytes(problem) <= KEPT_BYTES)
-        self._cases: Cases | None = None
-
-    def verdict(self, script: ModuleType, name: str) -> Verdict:
-        """Raises what a launch raises; the next configuration then finds nothing of before."""
-        kept, self._cases = self._cases, None
-        cases = kept or self._new()
-        verdict = examined(script, name, cases)
-        if not cases.kept:
-            return verdict
-        if cases.are_intact():
-            self._cases = cases
-            return verdict
-        return verdict if kept is None else self.verdict(script, name)
+def examiner(problem: GemmProblem, seed: int, device: str) -> SharingExaminer[Cases]:
+    """Gives the verdicts of ``check``. Operands and what C must be on them are made once, where they take at most
+    KEPT_BYTES."""
+    kept = kept_bytes(problem) <= KEPT_BYTES
+    return SharingExaminer(partial(Cases, problem, seed, device, kept=kept), examined)
 
 
 def examined(script: ModuleType, name: str, cases: Cases) -> Verdict:

@@ -75,7 +75,7 @@ class GemmWorkload(WorkloadDefaults):
     baseline_call = staticmethod(vendor.vendor_call)
     check_problems = staticmethod(companions.check_problems)
     check = staticmethod(checks.check)
-    examiner = staticmethod(checks.Examiner)
+    examiner = staticmethod(checks.examiner)
     same_launch = staticmethod(specializations.launch_of)
 
     # The model is computed with numpy, which processes that compile or read plans need not load.

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gemm_tuner.core.judges import SharingExaminer
 from gemm_tuner.core.records import Verdict
 from gemm_tuner.core.workload import launch_all
 from gemm_tuner.languages.bits import Comparisons
 from gemm_tuner.moe import launch, sorted_rows
+from gemm_tuner.moe.cases import Case, Cases
 from gemm_tuner.moe.cute import CUTE, is_fused
-from gemm_tuner.moe.exact_operands import difference, made_exact
+from gemm_tuner.moe.exact_operands import difference
 from gemm_tuner.moe.launch import PARTS, UP
 from gemm_tuner.moe.launchers import of_config
-from gemm_tuner.moe.operands import MoeOperands, make
+from gemm_tuner.moe.operands import MoeOperands
 from gemm_tuner.moe.problem import MoeProblem
-from gemm_tuner.moe.reference import exact, in_groups, references
+from gemm_tuner.moe.reference import in_groups, references
 
 if TYPE_CHECKING:
     from gemm_tuner.moe.workload import MoeWorkload
@@ -29,11 +33,23 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
     """Checks one configuration: with random operands, whose C must be within the error bound of the reference, and with
     exact ones, whose C must be equal; the errors of the verdict are those of the random ones. Results are NaN before
     the call. On a GPU repeated calls must give the same bits."""
-    operands = make(problem, seed, device)[0]
-    verdict = check_random(Call.of(workload, script, name, operands, device), name, device)
+    return examined(workload, script, name, Cases(problem, seed, device, kept=False))
+
+
+def examiner(workload: MoeWorkload, problem: MoeProblem, seed: int, device: str) -> SharingExaminer[Cases]:
+    """Gives the verdicts of ``check``. Operands and what C must be on them are made once, as far as KEPT_BYTES
+    allow."""
+    return SharingExaminer(partial(Cases, problem, seed, device, kept=True), partial(examined, workload))
+
+
+def examined(workload: MoeWorkload, script: ModuleType, name: str, cases: Cases) -> Verdict:
+    """The verdict of ``check``."""
+    device, case = cases.device, cases.random()
+    verdict = check_random(Call.of(workload, script, name, case.operands, device), name, device, case)
     if not verdict.ok:
         return verdict
-    return check_exact(Call.of(workload, script, name, made_exact(operands, seed), device), verdict)
+    case = cases.exact(case)
+    return check_exact(Call.of(workload, script, name, case.operands, device), verdict, case)
 
 
 @dataclass(frozen=True)
@@ -77,6 +93,11 @@ class Call:
     def _is_sorted(self, part: str) -> bool:
         return launch.sides(self.config, part).c_sorted
 
+    @property
+    def is_by_place(self) -> bool:
+        """Whether results, and the second GEMM's A, are by place."""
+        return not isinstance(self.places, slice)
+
     def writes_zeros(self, part: str) -> bool:
         """To the rows of other ranks' experts, which it leaves alone otherwise."""
         return of_config(self.operands.problem, self.config) is not CUTE and not self._is_sorted(part)
@@ -86,13 +107,15 @@ class Call:
         return found.to(self.operands.gemms[part].c.dtype)
 
 
-def check_random(call: Call, name: str, device: str) -> Verdict:
+def check_random(call: Call, name: str, device: str, case: Case) -> Verdict:
     problem, worst = call.operands.problem, Verdict(call.operands.problem, name, True, 0.0, 0.0)
     first = {part: found.clone() for part, found in call.run().items()}
     for part, found in first.items():
         activated = part == UP and is_fused(call.config)
-        of = {"wide": call.given.wide, "writes_zeros": call.writes_zeros(part), "activated": activated}
-        verdict = compared(problem, call.operands, part, name, call.narrowed(part, found), **of)
+        how = {"wide": call.given.wide, "activated": activated}
+        expected = case.references(call.operands, part, by_place=call.is_by_place, **how)
+        how["writes_zeros"] = call.writes_zeros(part)
+        verdict = compared(problem, call.operands, part, name, call.narrowed(part, found), **how, expected=expected)
         worst = verdict if verdict.error_over_bound > worst.error_over_bound or not verdict.ok else worst
     return repeated(call, first, worst) if worst.ok and device != "cpu" else worst
 
@@ -112,14 +135,13 @@ def repeated(call: Call, first: dict[str, Any], verdict: Verdict) -> Verdict:
     return Verdict(verdict.problem, verdict.name, False, 0.0, 0.0, (0, 0), text, stable=False)
 
 
-def check_exact(call: Call, verdict: Verdict) -> Verdict:
+def check_exact(call: Call, verdict: Verdict, case: Case) -> Verdict:
     """``verdict`` if C of each GEMM is exact, else a failed one. An activation's results are not exact."""
-    operands = call.operands
     for part, found in call.run().items():
         if part == UP and is_fused(call.config):
             continue
         narrow = call.narrowed(part, found)
-        for rows, expected in in_groups(exact(operands, part, wide=call.given.wide)):
+        for rows, expected in case.exact(call.operands, part, by_place=call.is_by_place, wide=call.given.wide):
             if where := difference(expected, narrow[rows]):
                 row, column = int(rows[where[0]]), where[1]
                 values = f"{float(narrow[row, column]):.9g}, exactly {float(expected[where]):.9g}"
@@ -137,11 +159,11 @@ def processors(device: str) -> int:
 
 def compared(
     problem: MoeProblem, operands: MoeOperands, part: str, name: str, found: Any, *, wide: bool,
-    writes_zeros: bool = True, activated: bool = False,
+    writes_zeros: bool = True, activated: bool = False, expected: Iterable[tuple[Any, ...]] | None = None,
 ) -> Verdict:  # fmt: skip
     """The verdict on C of one GEMM: errors are relative to their bounds; a row that was not written is wrong. wide: the
     kernel multiplied in fp32. writes_zeros: to the rows of other ranks' experts, which it leaves alone otherwise.
-    activated: C has the activation's results."""
+    activated: C has the activation's results. expected: ``references`` in groups, if they are known."""
     import numpy as np
     import torch
 
@@ -151,10 +173,11 @@ def compared(
         row, column = int(others[wrong[0, 0]]), int(wrong[0, 1])
         text = f"the {part} GEMM is wrong in row {row}, column {column}: no zero for another rank's expert"
         return Verdict(problem, name, False, math.inf, math.inf, (row, column), text)
-    for rows, expected, bound in in_groups(references(operands, part, wide=wide, activated=activated)):
-        error = (found[rows].double() - expected).abs_()
+    groups = expected or in_groups(references(operands, part, wide=wide, activated=activated))
+    for rows, values, bound in groups:
+        error = (found[rows].double() - values).abs_()
         score = (error / bound).nan_to_num_(nan=math.inf, posinf=math.inf)
-        place, columns = score.argmax(), expected.shape[1]
+        place, columns = score.argmax(), values.shape[1]
         numbers = (
             rows.take(place // columns),
             place % columns,

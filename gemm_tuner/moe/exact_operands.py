@@ -22,28 +22,30 @@ GROUPED_SCALE = {"int4_w4a16": 1 / 8, "int8_w8a16": 1 / 64}
 LARGEST_BIAS = 2
 
 
-def made_exact(operands: MoeOperands, seed: int) -> MoeOperands:
-    """The operands with other values; weights are written in place, since there may be no memory for both."""
+def made_exact(operands: MoeOperands, seed: int, *, apart: bool = False) -> MoeOperands:
+    """The operands with other values. Weights are written in place, since there may be no memory for both; apart: to
+    tensors of their own."""
     import torch
 
     generator = torch.Generator(device=operands.router.device).manual_seed(seed)
-    gemms = {part: _exact(operands.problem, one, generator) for part, one in operands.gemms.items()}
+    gemms = {part: _exact(operands.problem, one, generator, apart) for part, one in operands.gemms.items()}
     router = _powers(operands.router, 1.0, generator)
     return replace(operands, gemms=gemms, router=router, placed={}, results={}, by_expert=[])
 
 
-def _exact(problem: MoeProblem, gemm: Gemm, generator: Any) -> Gemm:
+def _exact(problem: MoeProblem, gemm: Gemm, generator: Any, apart: bool) -> Gemm:
     import torch
 
+    w = torch.empty_like(gemm.w) if apart and not problem.grouped else gemm.w
     for expert in range(0 if problem.grouped else problem.E):
-        gemm.w[expert] = _signs(gemm.w[expert], generator)
+        w[expert] = _signs(w[expert], generator)
     largest = GROUPED_SCALE[problem.dtype] if problem.grouped else 1.0
     bias = gemm.bias
     if bias is not None:
         ends = -LARGEST_BIAS, LARGEST_BIAS + 1
         bias = torch.randint(*ends, bias.shape, generator=generator, device=bias.device).to(bias.dtype)
     scales = (_powers(gemm.a_scale, 1.0, generator), _powers(gemm.w_scale, largest, generator))
-    return replace(gemm, a=_signs(gemm.a, generator), a_scale=scales[0], w_scale=scales[1], bias=bias)
+    return replace(gemm, w=w, a=_signs(gemm.a, generator), a_scale=scales[0], w_scale=scales[1], bias=bias)
 
 
 def _signs(like: Any, generator: Any) -> Any:

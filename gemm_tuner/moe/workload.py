@@ -12,6 +12,7 @@ import numpy as np
 
 from gemm_tuner.core.axes import Axis, OwnSpace
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.judges import Examiner
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
 from gemm_tuner.core.workload import Launch
@@ -198,6 +199,11 @@ class MoeWorkload(PlainWorkload):
         from gemm_tuner.moe.check import check
 
         return check(self, script, of(problem), name, seed, device)
+
+    def examiner(self, problem: Problem, seed: int, device: str) -> Examiner:
+        from gemm_tuner.moe.check import examiner
+
+        return examiner(self, of(problem), seed, device)
 
     def files_of(self, problem: Problem) -> tuple[str, ...]:
         """Recorded routings."""

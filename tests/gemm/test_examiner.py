@@ -14,7 +14,8 @@ import pytest
 from gemm_tuner.core.records import Verdict
 from gemm_tuner.gemm import cases
 from gemm_tuner.gemm.cases import kept_bytes
-from gemm_tuner.gemm.check import Examiner, check
+from gemm_tuner.gemm.check import check
+from gemm_tuner.gemm.check import examiner as examiner_of
 from gemm_tuner.gemm.operands import Operands
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.reference import activated
@@ -104,7 +105,7 @@ def test_verdicts_are_those_of_separate_checks(what: str) -> None:
     problem = PROBLEMS[what]
     right = {"right": nothing_else, "again": nothing_else, "last": nothing_else}
     script = Script(problem, **right, spoilt=spoils_c, idle=writes_nothing, other=overwrites_a)
-    examiner = Examiner(problem, 0, "cpu")
+    examiner = examiner_of(problem, 0, "cpu")
     order = ("right", "idle", "again", "spoilt", "other", "again", "last")
     together = [examiner.verdict(script, name) for name in order]
     assert together == [alone(script, problem, name) for name in order]
@@ -114,7 +115,7 @@ def test_verdicts_are_those_of_separate_checks(what: str) -> None:
 
 def test_a_kernel_that_writes_nothing_is_wrong_after_a_right_one() -> None:
     script = Script(PROBLEM, right=nothing_else, idle=writes_nothing)
-    examiner = Examiner(PROBLEM, 0, "cpu")
+    examiner = examiner_of(PROBLEM, 0, "cpu")
     assert examiner.verdict(script, "right").ok
     verdict = examiner.verdict(script, "idle")
     assert not verdict.ok and verdict.error_over_bound == math.inf and "C[0, 0] is nan" in verdict.message
@@ -125,7 +126,7 @@ def test_a_kernel_that_writes_nothing_is_wrong_after_a_right_one() -> None:
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_kernel_that_damages_its_operands_makes_no_other_one_wrong(damage: Effect, is_first: bool) -> None:
     script = Script(PROBLEM, right=nothing_else, damaging=damage)
-    examiner = Examiner(PROBLEM, 0, "cpu")
+    examiner = examiner_of(PROBLEM, 0, "cpu")
     before = alone(script, PROBLEM, "right")
     if not is_first:
         assert examiner.verdict(script, "right") == before
@@ -147,7 +148,7 @@ def test_a_kernel_that_damages_the_reference_makes_no_other_one_wrong(monkeypatc
 
     monkeypatch.setattr(cases, "reference", kept)
     script = Script(PROBLEM, right=nothing_else, damaging=damages, after=nothing_else)
-    examiner = Examiner(PROBLEM, 0, "cpu")
+    examiner = examiner_of(PROBLEM, 0, "cpu")
     assert examiner.verdict(script, "right").ok
     examiner.verdict(script, "damaging")
     assert examiner.verdict(script, "after").ok and len(made) == 3
@@ -155,7 +156,7 @@ def test_a_kernel_that_damages_the_reference_makes_no_other_one_wrong(monkeypatc
 
 def test_nothing_is_reused_after_a_launch_that_fails() -> None:
     script = Script(PROBLEM, right=nothing_else, failing=fails)
-    examiner = Examiner(PROBLEM, 0, "cpu")
+    examiner = examiner_of(PROBLEM, 0, "cpu")
     before = examiner.verdict(script, "right")
     with pytest.raises(RuntimeError, match="misaligned"):
         examiner.verdict(script, "failing")
@@ -184,7 +185,7 @@ def test_what_configurations_share_is_made_once_while_it_is_small(
     monkeypatch.setattr("gemm_tuner.gemm.check.KEPT_BYTES", most_bytes)
     names = "abcde"
     script = Script(PROBLEM, **dict.fromkeys(names, nothing_else))
-    examiner = Examiner(PROBLEM, 0, "cpu")
+    examiner = examiner_of(PROBLEM, 0, "cpu")
     assert all(examiner.verdict(script, name).ok for name in names)
     assert counts == dict.fromkeys(counts, made) and script.launches == 2 * len(names)
 
@@ -192,9 +193,9 @@ def test_what_configurations_share_is_made_once_while_it_is_small(
 @pytest.mark.parametrize("what", PROBLEMS)
 def test_no_more_is_kept_than_is_reckoned(what: str) -> None:
     problem = PROBLEMS[what]
-    examiner = Examiner(problem, 0, "cpu")
+    examiner = examiner_of(problem, 0, "cpu")
     examiner.verdict(Script(problem, right=nothing_else), "right")
-    found = examiner._cases
+    found = examiner._shared
     assert found is not None
     tensors = {}
     for case in found._cases.values():

@@ -12,6 +12,7 @@ import torch
 
 from gemm_tuner.core.records import Verdict
 from gemm_tuner.moe import check, operands
+from gemm_tuner.moe.cases import Case
 from gemm_tuner.moe.exact_operands import difference, made_exact
 from gemm_tuner.moe.launch import DOWN, PARTS, UP, extent
 from gemm_tuner.moe.operands import MoeOperands
@@ -101,7 +102,7 @@ def test_a_configuration_that_leaves_out_a_term_is_wrong(wrong: str) -> None:
     launches: list[Any] = [("both", Kernel(multiply), (1,), (), {})]
     call = check.Call({"BLOCK_SIZE_M": 16}, given, given, launches, results, slice(None))
     right = Verdict(BF16, "it", True, 0.5, 0.25)
-    verdict = check.check_exact(call, right)
+    verdict = check.check_exact(call, right, Case(given))
     if wrong:
         assert not verdict.ok and f"the {wrong} GEMM is wrong in row" in verdict.message
         assert verdict.error_over_bound == right.error_over_bound
