@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_work import ROOT, Gpu
+from damaging_kernels import DAMAGES, IDLES, ONE_TILE, ORDERS, RIGHT, faulty_templates
+from gpu_work import Gpu
 from test_moe_on_gpu import INTEGERS, LAYER, configs_of
 
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.moe.workload import WORKLOAD as MOE
-
-# A tile of C, so that a kernel of one program has read all of A before it writes to it.
-ONE_TILE = GemmProblem(64, 32, 512, "fp16", "fp16", "fp16")
-STORE = '{{ macros.store_part(p, false, "accumulator", "0", "BLOCK_SIZE_N", 8) }}\n    else:\n'
-# Tiles of 32 columns damage A once they are through, those of 16 columns write nothing.
-FAULTS = {
-    f"    if SPLIT_K == 1:\n{STORE}": f"""\
-    if BLOCK_SIZE_N == 32:
-        tl.debug_barrier()
-        tl.store(a_ptr + tl.arange(0, 32), tl.full((32,), 3.0, tl.float16))
-    if SPLIT_K == 1 and BLOCK_SIZE_N != 16:
-{STORE.replace("else:", "elif SPLIT_K > 1:")}""",
-}
-DAMAGES, IDLES, RIGHT = 32, 16, 64
-
-
-def faulty_templates(folder: Path) -> Path:
-    found = shutil.copytree(ROOT / "templates", folder / "templates")
-    file = found / "gemm_tile.py.j2"
-    text = file.read_text()
-    for before, after in FAULTS.items():
-        assert text.count(before) == 1
-        text = text.replace(before, after)
-    file.write_text(text)
-    return found
 
 
 def test_faulty_kernels_make_no_other_one_wrong(gpu: Gpu, tmp_path: Path) -> None:
@@ -50,7 +25,7 @@ def test_faulty_kernels_make_no_other_one_wrong(gpu: Gpu, tmp_path: Path) -> Non
     script = gpu.scripts(pairs, faulty_templates(tmp_path))["gemm_tile", ONE_TILE.signature]
     alone = {columns: check(script, ONE_TILE, config.name, 1, "cuda") for columns, config in configs.items()}
     assert [alone[columns].ok for columns in (RIGHT, DAMAGES, IDLES)] == [True, False, False]
-    for order in ((RIGHT, IDLES, RIGHT, DAMAGES, RIGHT), (DAMAGES, RIGHT), (IDLES, DAMAGES, RIGHT)):
+    for order in ORDERS:
         together = examiner(ONE_TILE, 1, "cuda")
         found = [together.verdict(script, configs[columns].name) for columns in order]
         assert found == [alone[columns] for columns in order]
