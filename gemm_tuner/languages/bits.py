@@ -36,21 +36,23 @@ class Comparisons:
 
     def __init__(self, one: Any) -> None:
         self._one = one
-        self._found: list[Any] = []
-        self._pieces = 0
+        # Of each piece that was compared: number of its tensor, its first element, and on the device its first element
+        # that differs (else any), whether that differs, and its value.
+        self._pieces: list[tuple[int, int]] = []
+        self._found: list[tuple[Any, Any, Any]] = []
+        self._count = 0
 
     def add(self, other: Any) -> None:
         """Queues a comparison with a tensor on the same device, which may be overwritten afterwards in its stream."""
         import torch
 
-        self._pieces = 0
         for begin, first, second in _chunks(self._one, other):
-            differs = (first != second).byte()
+            differs = (first != second).view(torch.uint8)
             place = differs.argmax()
+            self._pieces.append((self._count, begin))
             # ``take``, because the host would wait for an index in brackets.
-            found = differs.take(place), place + begin, second.take(place).view(other.dtype)
-            self._found.append(torch.stack([number.double() for number in found]))
-            self._pieces += 1
+            self._found.append((place, differs.take(place), second.take(place).view(other.dtype)))
+        self._count += 1
 
     def first(self) -> Difference | None:
         """Of the first tensor that differs; None if all are bitwise equal."""
@@ -58,9 +60,10 @@ class Comparisons:
 
         if not self._found:
             return None
-        for number, (differs, place, value) in enumerate(torch.stack(self._found).tolist()):
+        numbers = torch.stack([torch.stack(kind).double() for kind in zip(*self._found, strict=True)]).tolist()
+        for (which, begin), place, differs, value in zip(self._pieces, *numbers, strict=True):
             if differs:
-                return Difference(number // self._pieces, _index(int(place), self._one), value)
+                return Difference(which, _index(begin + int(place), self._one), value)
         return None
 
 
