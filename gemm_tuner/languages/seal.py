@@ -20,42 +20,52 @@ class Seal:
     def __init__(self, tensors: Iterable[Any]) -> None:
         """tensors: None for one that is not there; at least one is."""
         self._tensors = [tensor for tensor in tensors if tensor is not None]
-        self._sums = _sums(self._tensors)
+        # Views of contiguous tensors; others are read anew whenever they are looked at.
+        self._rows = [_rows(tensor) if tensor.is_contiguous() else None for tensor in self._tensors]
+        self.sums = _joined(self.sums_now())
+
+    def sums_now(self) -> list[Any]:
+        """The parts of what ``sums`` would be now."""
+        parts = []
+        for tensor, rows in zip(self._tensors, self._rows, strict=True):
+            parts += _sums(*(rows or _rows(tensor.contiguous())))
+        return parts
 
     def is_broken(self) -> Any:
         """Whether a tensor has changed, as a tensor of one bool on their device: the host does not wait for it."""
-        return (_sums(self._tensors) != self._sums).any()
+        return (_joined(self.sums_now()) != self.sums).any()
 
 
 def are_intact(seals: Iterable[Seal]) -> bool:
     """Whether nothing has changed under all of these seals, which are of tensors on one device."""
     import torch
 
-    broken = [seal.is_broken() for seal in seals]
-    return not broken or not bool(torch.stack(broken).any())
+    every = list(seals)
+    now = [part for seal in every for part in seal.sums_now()]
+    return not every or torch.equal(_joined(now), _joined([seal.sums for seal in every]))
 
 
-def _sums(tensors: list[Any]) -> Any:
-    """All sums of these tensors in one."""
+def _joined(parts: list[Any]) -> Any:
     import torch
 
-    parts = []
-    for tensor in tensors:
-        words = _words(tensor)
-        whole = words.numel() // ROW * ROW
-        table = words[:whole].view(-1, ROW)
-        parts += [table.sum(0, dtype=torch.int64), table.sum(1, dtype=torch.int64), words[whole:].to(torch.int64)]
     return torch.cat(parts)
 
 
-def _words(tensor: Any) -> Any:
-    """The elements of a tensor in order, as the longest integers that their bytes are made of; a view of a contiguous
-    one."""
+def _sums(table: Any, rest: Any) -> list[Any]:
     import torch
 
-    tensor = tensor.detach().contiguous()
+    of_rows = [table.sum(axis, dtype=torch.int64) for axis in (0, 1)] if len(table) else []
+    return [*of_rows, rest.to(torch.int64)]
+
+
+def _rows(tensor: Any) -> tuple[Any, Any]:
+    """A contiguous tensor as the longest integers that its bytes are made of: (whole rows of ROW, the words behind)."""
+    import torch
+
     size_bytes = tensor.numel() * tensor.element_size()
     start = tensor.storage_offset() * tensor.element_size()
     kinds = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
     width = next(width for width in kinds if size_bytes % width == 0 and start % width == 0)
-    return tensor.view(-1).view(torch.uint8).view(kinds[width])
+    words = tensor.detach().view(-1).view(torch.uint8).view(kinds[width])
+    whole = words.numel() // ROW * ROW
+    return words[:whole].view(-1, ROW), words[whole:]

@@ -56,5 +56,13 @@ def test_bits_are_summed_and_no_values() -> None:
     assert not are_intact([seal])
 
 
+def test_a_tensor_with_gaps_is_read_too() -> None:
+    one = filled((64, 300), torch.float32)
+    seal = Seal([one.t()])
+    assert are_intact([seal]) and not bool(seal.is_broken())
+    one[5, 6] += 1
+    assert not are_intact([seal]) and bool(seal.is_broken())
+
+
 def test_nothing_is_intact() -> None:
     assert are_intact([])
