@@ -221,6 +221,9 @@ class Workload(Protocol):
     def examiner(self, problem: Problem, seed: int, device: str) -> Examiner:
         """Gives configurations of one problem the verdicts of ``check``; it may keep what their checks share."""
 
+    def prepare_check(self, problem: Problem, device: str) -> None:
+        """Loads what the first ``check`` of such a problem needs besides its kernel, in little time and memory."""
+
     def derived(self, problem: Problem, config: Config, device: Device) -> Mapping[str, Any]:
         """Values computed from a configuration that its results row shows, by name."""
 

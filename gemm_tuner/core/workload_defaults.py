@@ -74,6 +74,8 @@ class WorkloadDefaults:
     ) -> Mapping[str, Any]:
         return {}
 
+    def prepare_check(self, problem: Any, device: str) -> None: ...
+
     def examiner(self: Checks, problem: Any, seed: int, device: str) -> Examiner:
         return CheckEach(self, problem, seed, device)
 

@@ -23,6 +23,8 @@ from gemm_tuner.languages.scratch import Scratch, count_sms
 
 # Number of calls on a GPU that must give equal bits, to detect races. The interpreter is sequential and needs one.
 REPEATS = 5
+# Sides of what ``prepare`` computes.
+SMALL = 256
 
 
 def check(script: ModuleType, problem: GemmProblem, name: str, seed: int, device: str) -> Verdict:
@@ -46,6 +48,21 @@ def examiner(problem: GemmProblem, seed: int, device: str) -> SharingExaminer[Ca
     KEPT_BYTES."""
     kept = kept_bytes(problem) <= KEPT_BYTES
     return SharingExaminer(partial(Cases, problem, seed, device, kept=kept), examined)
+
+
+def prepare(problem: GemmProblem, device: str) -> None:
+    """Computes what C must be at a small size, and compares it with itself: torch's and the vendor library's kernels of
+    a check are loaded by their first calls."""
+    sides = {name: min(getattr(problem, name), SMALL) for name in ("m", "n", "k", "batch")}
+    cases = Cases(replace(problem, **sides), 0, device, kept=False)
+    for _, _, expected in cases.random().expected():
+        compared(expected.rounded, expected, cases.problem, "")
+    exact = cases.exact(0)
+    for matrices, rows, limits in exact.expected():
+        exact_fault(limits[0], exact.problem, exact.unwritten(), rows, matrices, limits)
+    calls = Comparisons(limits[0])
+    calls.add(limits[0])
+    calls.first()
 
 
 def examined(script: ModuleType, name: str, cases: Cases) -> Verdict:

@@ -76,6 +76,7 @@ class GemmWorkload(WorkloadDefaults):
     check_problems = staticmethod(companions.check_problems)
     check = staticmethod(checks.check)
     examiner = staticmethod(checks.examiner)
+    prepare_check = staticmethod(checks.prepare)
     same_launch = staticmethod(specializations.launch_of)
 
     # The model is computed with numpy, which processes that compile or read plans need not load.

@@ -107,5 +107,7 @@ def sizes_of_check(work: Work, script: ModuleType, name: str, interpreted: bool)
 
 
 def prepare(plan: Plan) -> None:
-    """Loads what the first check of each problem of a plan needs."""
+    """Opens the processor, and loads what the first check of each problem of a plan needs besides its kernels."""
     processor_of(plan.device).wait()
+    for work in plan.work:
+        workload_of(work.problem.kind).prepare_check(work.problem, plan.device)

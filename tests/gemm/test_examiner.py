@@ -14,7 +14,7 @@ import pytest
 from gemm_tuner.core.records import Verdict
 from gemm_tuner.gemm import cases
 from gemm_tuner.gemm.cases import kept_bytes
-from gemm_tuner.gemm.check import check
+from gemm_tuner.gemm.check import check, prepare
 from gemm_tuner.gemm.check import examiner as examiner_of
 from gemm_tuner.gemm.operands import Operands
 from gemm_tuner.gemm.problem import GemmProblem
@@ -208,3 +208,9 @@ def test_no_more_is_kept_than_is_reckoned(what: str) -> None:
 def test_the_largest_problem_of_which_anything_is_kept() -> None:
     side = 8192
     assert kept_bytes(GemmProblem(side, side, side)) <= cases.KEPT_BYTES < kept_bytes(GemmProblem(side, side, 8 * side))
+
+
+@pytest.mark.parametrize("what", PROBLEMS)
+def test_preparing_a_check_takes_little_of_any_size(what: str) -> None:
+    """One operand of what is given would have 128 TiB."""
+    prepare(replace(PROBLEMS[what], m=2**23, n=2**23, k=2**23), "cpu")
