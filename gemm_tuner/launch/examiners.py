@@ -15,10 +15,14 @@ MOST_EXAMINERS = 8
 
 class Examiners:
     """At most MOST_EXAMINERS, each with what its problem's checks share; the one that was not asked for longest goes.
-    They are let go with this object, and the memory with them."""
+    They are let go with this object, and the memory with them.
 
-    def __init__(self, workload: Workload, seed: int, device: str) -> None:
-        self._workload, self._seed, self._device = workload, seed, device
+    several: several entries will be checked. One that is alone, as most are where checks stop at the first that is
+    right, is checked by itself: to keep something for others, and to see that it stays as it is, takes time.
+    """
+
+    def __init__(self, workload: Workload, seed: int, device: str, *, several: bool) -> None:
+        self._workload, self._seed, self._device, self._several = workload, seed, device, several
         self._held: dict[Problem, Examiner] = {}
 
     def verdict(self, problem: Problem, script: ModuleType, name: str) -> Verdict:
@@ -26,12 +30,13 @@ class Examiners:
 
         A configuration for which there is no memory is checked once more by itself, when nothing is kept.
         """
-        try:
-            return self._examiner(problem).verdict(script, name)
-        except Exception as error:
-            self._held.clear()
-            if not is_out_of_memory(error):
-                raise
+        if self._several:
+            try:
+                return self._examiner(problem).verdict(script, name)
+            except Exception as error:
+                self._held.clear()
+                if not is_out_of_memory(error):
+                    raise
         return self._workload.check(script, problem, name, self._seed, self._device)
 
     def _examiner(self, problem: Problem) -> Examiner:

@@ -48,7 +48,8 @@ def check_entries(
 ) -> None:
     """Compares the entries of a work with the reference; stops at the first correct one if the plan says so."""
     work = plan.work[index]
-    examiners = Examiners(workload_of(work.problem.kind), plan.method.seed, plan.device)
+    several = len(work.entries) > 1 and not plan.stop_at_first_right
+    examiners = Examiners(workload_of(work.problem.kind), plan.method.seed, plan.device, several=several)
     for script, name in work.entries:
         if over():
             return

@@ -21,6 +21,7 @@ from gemm_tuner.gemm.cases import Cases
 from gemm_tuner.gemm.check import check
 from gemm_tuner.gemm.companions import odd_companion
 from gemm_tuner.gemm.operands import Operands
+from gemm_tuner.languages.seal import Seal
 from gemm_tuner.launch.examiners import MOST_EXAMINERS, Examiners
 from gemm_tuner.launch.journal import Fail, Journal, Judged, event_of
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
@@ -78,11 +79,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     return Made(monkeypatch)
 
 
-def verified(tmp_path: Path, script: Script, *sizes: Problem, between: Any = lambda: None) -> list[Any]:
-    """The verdicts and failures of all finalists at these sizes, in order."""
+def verified(
+    tmp_path: Path, script: Script, *sizes: Problem, between: Any = lambda: None, stops: bool = False, count: int = 4
+) -> list[Any]:
+    """The verdicts and failures of so many finalists at these sizes, in order. stops: at the first that is right."""
     stream = io.StringIO()
-    works = tuple(Work(size, tuple((0, one.name) for one in FINALISTS)) for size in sizes)
-    plan = Plan(VERIFY, ("s.py",), works, Method(), device="cpu", stop_at_first_right=False)
+    works = tuple(Work(size, tuple((0, one.name) for one in FINALISTS[:count])) for size in sizes)
+    plan = Plan(VERIFY, ("s.py",), works, Method(), device="cpu", stop_at_first_right=stops)
     verify(plan, Journal(stream), [script], tmp_path / "stop", interpreted=False, between=between)
     events = [event_of(line, "journal") for line in stream.getvalue().splitlines()]
     return [one for one in events if isinstance(one, (Judged, Fail))]
@@ -129,9 +132,27 @@ def test_a_finalist_without_memory_is_checked_once_more_by_itself(
     assert right == [one.name for one in FINALISTS for _ in range(2) if one.name != failing or times == 1]
 
 
+@pytest.mark.parametrize(("stops", "count", "sets"), [(False, 1, 0), (True, 4, 0), (False, 4, 3)])
+def test_nothing_is_sealed_for_a_finalist_that_is_checked_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stops: bool, count: int, sets: int
+) -> None:
+    """sets: problems of which anything is kept, each with two sets of operands and what C must be on them."""
+    seals: list[Seal] = []
+
+    class Counted(Seal):
+        def __init__(self, tensors: Any) -> None:
+            super().__init__(tensors)
+            seals.append(self)
+
+    monkeypatch.setattr(cases, "Seal", Counted)
+    found = verified(tmp_path, Script(), ONE, stops=stops, count=count)
+    assert len(found) == 2 * (1 if stops else count) and all(one.ok for one in found)
+    assert len(seals) == 4 * sets
+
+
 def test_at_most_so_many_problems_are_held_and_the_tuned_size_among_them(made: Made) -> None:
     script = Script()
-    examiners, name = Examiners(workload_of("gemm"), 0, "cpu"), SMALL.name
+    examiners, name = Examiners(workload_of("gemm"), 0, "cpu", several=True), SMALL.name
     companions = [problem(17 + extra, 16, 16) for extra in range(2 * MOST_EXAMINERS)]
     verdicts: list[Verdict] = []
     for companion in companions:
