@@ -39,7 +39,7 @@ def median_ms(path: Path, arch: str, repeats: int = 21) -> tuple[int, int, float
     times = []
     for _ in range(repeats):
         started = time.perf_counter()
-        pruned = prune.apply(columns, problem, loaded.device, rules)
+        pruned = prune.apply(columns, problem, loaded.device, rules, loaded.families)
         times.append((time.perf_counter() - started) * 1e3)
     return len(columns.BLOCK_SIZE_M), len(pruned.kept), statistics.median(times)
 

@@ -3,7 +3,8 @@
 A rule is a function of the columns of the configurations, the problem and the device. It returns True for
 configurations to keep; the first line of its docstring is the reason for rejecting the others. Columns are numpy arrays
 of shape (configurations,), so ``&``, ``|`` and ``np.where`` replace and, or and if. The result for a configuration must
-not depend on which other rows are present; ``c.largest["SPLIT_K"]`` is the largest value in the whole space.
+not depend on which other rows are present: of those that differ in no column that rules have read, one is there for
+all. ``c.largest["SPLIT_K"]`` is the largest value in the whole space.
 """
 
 from __future__ import annotations
