@@ -15,13 +15,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from statistics import median
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 from gemm_tuner.launch.journal import Begin, Called, Event, Round
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.measure.calls import Call, Row, SeenCall
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SUPPORT_SYMBOLS = frozenset({BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL})
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from gemm_tuner.consumers.consumer import STAND_IN
 from gemm_tuner.core.axes import OwnSpace
@@ -26,6 +25,9 @@ from gemm_tuner.space.row_groups import Axes
 from gemm_tuner.space.rule import HEURISTIC, VALIDITY, Rule
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.documents import show
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,7 @@ def state_of(candidates: Space, problem: Problem, device: Device, pruned: Pruned
 def state_of_given(problem: Problem, configs: Sequence[Config]) -> SizeState:
     """The state of a size with given configurations, without predictions (times of 0)."""
     kept = {config.name: config for config in configs}
-    rows = pd.DataFrame([config.to_dict() for config in kept.values()])
+    rows = space.table_of(kept.values())
     pruned = Pruned(np.arange(len(kept)), total=len(kept))
     return SizeState(problem, rows, pruned, kept, dict.fromkeys(kept, 0.0), given=set(kept))
 
@@ -232,7 +234,7 @@ def given_state(problem: Problem, config: Config, device: Device) -> SizeState:
 
 def predicted_us(problem: Problem, config: Config, device: Device) -> float:
     """The model's time of one configuration."""
-    row = pd.DataFrame([config.to_dict()])
+    row = space.table_of([config])
     return float(workload_of(problem.kind).predict_us(prune.columns_of(row), problem, device)[0])
 
 

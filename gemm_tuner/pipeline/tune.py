@@ -8,8 +8,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
-import pandas as pd
-
 from gemm_tuner.consumers.server import Server
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Problem, Verdict
@@ -29,6 +27,7 @@ from gemm_tuner.pipeline.serving_space import searched_apart
 from gemm_tuner.pipeline.session import Scripts, Session
 from gemm_tuner.search import load, make_search
 from gemm_tuner.space.size_state import Named, SizeState
+from gemm_tuner.space.space import table_of
 from gemm_tuner.system.processes import MOST_CRASHES
 from gemm_tuner.system.terminal_table import print_line
 
@@ -263,5 +262,5 @@ def recombined(state: SizeState) -> list[str]:
     made = workload_of(state.problem.kind).recombined(state.problem, screened) if screened else []
     new = [config for config in made if config.name not in state.kept]
     if new:
-        state.extend(pd.DataFrame([config.to_dict() for config in new]), new, [0.0] * len(new), searched=False)
+        state.extend(table_of(new), new, [0.0] * len(new), searched=False)
     return [config.name for config in made]

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
@@ -20,6 +19,9 @@ from gemm_tuner.core.workload import FIRST_KIND
 from gemm_tuner.space.row_groups import Axes, Mask, Places, RowGroups, SomeRows, groups_by_family
 from gemm_tuner.space.rule import Kind, Rule
 from gemm_tuner.space.rule_answers import evaluate
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RULE_FILES = ("validity.py", "heuristics.py", "families.py")
 
@@ -92,6 +94,8 @@ def columns_of(configs: pd.DataFrame) -> Any:
     family:   a Categorical; comparing it with a name is about a hundred times faster than with an array of strings.
     largest:  the largest value of each axis in the whole space. families: the names of all families in it.
     """
+    import pandas as pd  # here, because launchers are started before pandas is imported
+
     columns = {str(axis): configs[axis].to_numpy() for axis in configs.columns if axis != "family"}
     counted = {axis: column for axis, column in columns.items() if np.issubdtype(column.dtype, np.integer)}
     largest = {axis: int(column.max()) for axis, column in counted.items()} if len(configs) else {}

@@ -7,16 +7,19 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from gemm_tuner.core.errors import FREE_SPACE, EnvironmentFault
 from gemm_tuner.core.records import CompileResult, Config, Problem, Status, Timing
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.space.prune import Pruned
 from gemm_tuner.space.reasons import most_common
+from gemm_tuner.space.space import table_of, with_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = (
     "status", "rule", "predicted_us", "screen_us", "screen_min_us", "screen_samples", "finals_us", "finals_min_us",
@@ -102,11 +105,11 @@ class SizeState:
         self.given.add(config.name)
         if config.name in self.kept:
             return
-        fields = config.to_dict()
-        mine = self.configs.reindex(columns=list(fields))  # axes that only this one has are missing values
-        same = (mine == pd.Series(fields)).all(axis=1).to_numpy()
+        row = table_of([config])
+        mine = self.configs.reindex(columns=row.columns)  # axes that only this one has are missing values
+        same = (mine == row.iloc[0]).all(axis=1).to_numpy()
         if not same.any():
-            self.configs = pd.concat([self.configs, pd.DataFrame([fields])], ignore_index=True)
+            self.configs = with_rows(self.configs, row)
             same = np.arange(len(self.configs)) == len(self.configs) - 1
         self.pruned = replace(self.pruned, kept=np.append(self.pruned.kept, np.flatnonzero(same)[:1]))
         self.kept[config.name] = config
@@ -127,7 +130,7 @@ class SizeState:
         whether they are candidates of a search.
         """
         places = np.arange(len(self.configs), len(self.configs) + len(configs))
-        self.configs = pd.concat([self.configs, configs], ignore_index=True)
+        self.configs = with_rows(self.configs, configs)
         self.pruned = replace(self.pruned, kept=np.append(self.pruned.kept, places))
         for config, us in zip(found, predicted_us, strict=True):
             self.kept[config.name] = config
@@ -186,6 +189,8 @@ class SizeState:
     def candidates(self) -> pd.DataFrame:
         """The kept configurations for a search: one row each, with fields and predicted_us, indexed by name. The same
         with and without ``unsearched``, so that a run that goes on asks for what it asked for before."""
+        import pandas as pd  # here, because launchers are started before pandas is imported
+
         columns = {axis: self.configs[axis].to_numpy()[self.pruned.kept] for axis in self.configs}
         columns["predicted_us"] = np.array([self.predicted_us[name] for name in self.kept])
         frame = pd.DataFrame(columns, index=pd.Index(list(self.kept), name="name"), copy=False)
@@ -258,6 +263,8 @@ class SizeState:
 
     def table(self) -> pd.DataFrame:
         """One row per configuration that the rules keep: name, fields and COLUMNS."""
+        import pandas as pd  # here, because launchers are started before pandas is imported
+
         table = self.configs.iloc[self.pruned.kept].copy()
         table.insert(0, "name", list(self.kept))
         table = table.reset_index(drop=True)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.core import architecture
 from gemm_tuner.core.architecture import Architecture
@@ -19,6 +17,9 @@ from gemm_tuner.core.workload import FIRST_KIND, workload_of
 from gemm_tuner.system.documents import load_yaml, show
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.values import exact_mapping
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MAX_CONFIGS = 5_000_000  # of all families together
 MAX_FAMILIES = 64
@@ -184,6 +185,20 @@ def frame(space: SpaceFile) -> pd.DataFrame:
     """All combinations of the axes, one row each, with the column ``family`` and one column per axis."""
     table: pd.DataFrame = workload_of(space.kind).frame(space.families)
     return table
+
+
+def table_of(configs: Iterable[Config]) -> pd.DataFrame:
+    """Configurations as rows, in their order: a column for each of their fields."""
+    import pandas as pd  # here, because launchers are started before pandas is imported
+
+    return pd.DataFrame([config.to_dict() for config in configs])
+
+
+def with_rows(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The table with rows behind its last one, numbered on."""
+    import pandas as pd
+
+    return pd.concat([table, rows], ignore_index=True)
 
 
 def configs_of(configs: pd.DataFrame, kind: str = FIRST_KIND) -> list[Config]:

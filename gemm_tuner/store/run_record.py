@@ -17,9 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, TypedDict
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Problem, Verified
@@ -28,6 +26,9 @@ from gemm_tuner.store.served import served_in_run
 from gemm_tuner.system.documents import show, write_text_atomically
 from gemm_tuner.system.input_files import printable, read_bytes
 from gemm_tuner.system.json_records import Above0, Count, Finite, Int, load_json, record_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT_VERSION = 1
 RUN_FILE = "run.json"
@@ -198,6 +199,8 @@ def positive(cell: object) -> float | None:
 
 def read_table(folder: Path, key: str) -> pd.DataFrame:
     """The table of a size's configurations. Raises UserError if it is missing or cannot be read."""
+    import pandas as pd  # here, because launchers are started before pandas is imported
+
     path = folder / TABLES / f"{key}.csv.gz"
     if Path(key).name != key:
         raise UserError(f"{show(key)} is no size's name", where=str(folder))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from samples import ROOT
 from tuning import StandInGpu, limit, session
 
 from gemm_tuner.measure.budget import Budget
@@ -40,3 +43,10 @@ def test_finals_and_checks_start_early_where_their_processes_start_together(
     start_launchers(gpus, of)
     for gpu in gpus:
         assert gpu.started == [("screening", 1), *([("finals", 5), ("check", 1)] if also else [])]
+
+
+def test_launchers_start_before_pandas_is_imported() -> None:
+    """That takes half a second on a machine where torch takes three."""
+    code = "import sys, gemm_tuner.cli.main, gemm_tuner.pipeline.run; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
