@@ -13,9 +13,10 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.reference import reference
 from gemm_tuner.languages.seal import Seal, are_intact
 
-# Most that is kept of a problem: 8192 x 8192 x 8192 in 16 bits takes 2.4 GiB, and so do the tensors of one comparison.
-# A larger problem makes the same things anew for each configuration, so that a check needs no more memory for them than
-# one set of operands and a block of C: those of the largest sizes would not fit a GPU together.
+# Most that is kept of a problem: 8192 x 8192 x 8192 in 16 bits takes 2.25 GiB, about as much as the tensors of one
+# comparison of COMPARE_ELEMENTS in float64. A larger problem makes the same things anew for each configuration, so that
+# a check needs no more memory for them than one set of operands and a block of C: those of the largest sizes would not
+# fit a GPU together.
 KEPT_BYTES = 2**32
 # Bytes of the reference and of its bound, at most.
 WIDE_BYTES = 2 * 8
