@@ -63,13 +63,13 @@ def require_all(options: RunOptions, device: Device, recording: Recording, wante
     for entry in options.entries:
         problem = entry.problem
         pruned = prepare.cut_space(candidates, problem, device)
-        tried = {f"would be tried of {problem.key}": pruned.kept.tolist()}
+        tried = {f"would be tried of {problem.key}": pruned.kept}
         for server in wanted:
             if server.kernel is None and not server.fault(problem):
                 places = serving_space.places_of(server, candidates, problem)
                 tried[f"{server.name} could launch of {problem.key}"] = places
         for what, places in tried.items():
-            if places and known[problem].isdisjoint(candidates.names_of(places)):
+            if len(places) and known[problem].isdisjoint(candidates.names_of(places)):
                 raise UserError(
                     f"the recording holds none of the {len(places)} configurations that {what}",
                     where=_where(recording),

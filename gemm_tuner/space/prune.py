@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.core.workload import FIRST_KIND
-from gemm_tuner.space.row_groups import Axes, Mask, Places, RowGroups, SomeRows, groups_by_family
+from gemm_tuner.space.row_groups import Axes, Mask, Places, RowGroups, SomeRows, fewer, forget, groups_by_family, taken
 from gemm_tuner.space.rule import Kind, Rule
 from gemm_tuner.space.rule_answers import evaluate
 
@@ -143,13 +143,13 @@ def sifted(
     found: list[tuple[Rule, RowGroups]] = []
     for rule in rules:
         answer, asked, of_asked, alive_of_asked = evaluate(rule, some, problem, device), groups, some, alive
-        while read := asked.beside.keys() & of_asked.taken():  # what was read is of the first value of these axes
+        while read := asked.beside.keys() & taken(of_asked):  # what was read is of the first value of these axes
             asked = asked.only(alive_of_asked).split(read)
             of_asked, alive_of_asked = SomeRows(columns, asked.first), _all(asked)
             answer = evaluate(rule, of_asked, problem, device)
         rejected = alive_of_asked & ~answer
         if not rejected.any():  # groups stay as large as they are
-            some.forget(groups.beside)
+            forget(some, groups.beside)
             continue
         groups, some, alive = asked, of_asked, alive_of_asked & answer
         found.append((rule, groups.only(rejected)))
@@ -157,7 +157,7 @@ def sifted(
         if not left:
             break
         if 4 * left < 3 * len(alive):
-            groups, some = groups.only(alive), some.only(alive)
+            groups, some = groups.only(alive), fewer(some, alive)
             alive = _all(groups)
     return groups.only(alive), found
 

@@ -23,7 +23,7 @@ Axes = Mapping[str, Mapping[str, Sequence[Any]]]
 
 class SomeRows:
     """A subset of the rows of ``columns_of``; a column is taken when it is first used. ``largest`` and ``families``
-    remain those of the whole space."""
+    remain those of the whole space. It has no methods, since an axis may have any name."""
 
     def __init__(self, columns: Any, rows: Rows) -> None:
         self.families, self.largest = columns.families, columns.largest
@@ -37,21 +37,24 @@ class SomeRows:
         setattr(self, name, column)
         return column
 
-    def only(self, mask: Mask) -> SomeRows:
-        """These rows where the mask is true. rows must be positions. Columns that these have are not taken from all
-        rows of the space again, which takes ten times as long."""
-        fewer = SomeRows(self._columns, self._rows[mask])  # type: ignore[index]
-        fewer._before, fewer._mask = {name: vars(self)[name] for name in self.taken()}, mask
-        return fewer
 
-    def forget(self, columns: Iterable[str]) -> None:
-        """Gives up columns that were used."""
-        for name in self.taken() & set(columns):
-            delattr(self, name)
+def taken(some: SomeRows) -> set[str]:
+    """The columns that were used."""
+    return {name for name in vars(some) if not name.startswith("_")} - {"families", "largest"}
 
-    def taken(self) -> set[str]:
-        """The columns that were used."""
-        return {name for name in vars(self) if not name.startswith("_")} - {"families", "largest"}
+
+def forget(some: SomeRows, columns: Iterable[str]) -> None:
+    """Gives up columns that were used."""
+    for name in taken(some) & set(columns):
+        delattr(some, name)
+
+
+def fewer(some: SomeRows, mask: Mask) -> SomeRows:
+    """The rows where the mask is true, of rows that are given by their positions. Columns that were used are not taken
+    from the whole space again, which takes ten times as long."""
+    found = SomeRows(some._columns, some._rows[mask])  # type: ignore[index]
+    found._before, found._mask = {name: vars(some)[name] for name in taken(some)}, mask
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import pytest
 from rule_cases import thin_space
 from samples import ARCHS, columns, config, device, problem
 
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm import axes
 from gemm_tuner.gemm.problem import Layout
 from gemm_tuner.space import prune
@@ -84,6 +85,16 @@ def test_a_rule_is_asked_about_what_it_reads_alone() -> None:
     found = prune.apply(some, SIZES[0], H200, (stages, warps), FAMILIES)
     assert asked == [1, 2]  # the second time about both numbers of warps
     assert [row.cut for row in found.funnel] == [0, 4] and len(found.kept) == 9 + 4
+
+
+@pytest.mark.parametrize("axis", ["taken", "only", "forget", "rows", "first"])
+def test_an_axis_may_have_any_name(axis: str) -> None:
+    table = {"kind": {axis: (1, 2, 3), "other": (4, 5)}}
+    some = prune.columns_of(workload_of("moe").frame(table))
+    small = Rule("small", VALIDITY, "why", lambda c, p, d: getattr(c, axis) < 3)
+    sum_is_6 = Rule("sum_is_6", VALIDITY, "why", lambda c, p, d: getattr(c, axis) + c.other == 6)
+    for of in (None, table):
+        assert prune.apply(some, SIZES[0], H200, (small, sum_is_6), of).kept.tolist() == [1, 2]
 
 
 def test_axes_of_another_table_are_refused() -> None:
