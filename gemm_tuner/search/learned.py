@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,8 +60,7 @@ def estimates(sizes: Sequence[SizeView], tables: Sequence[Floats], *, seed: int,
         np.concatenate([target[rows] for target, rows in zip(targets, known, strict=True)]),
     )
     rows = np.concatenate(tables).astype(np.float32)
-    with ThreadPoolExecutor(jobs) as pool:
-        by_tree = np.stack([*pool.map(lambda tree: tree.predict(rows, check_input=False), forest.estimators_)])
+    by_tree = np.stack([tree.predict(rows, check_input=False) for tree in forest.estimators_])
     parts = np.split(by_tree, np.cumsum([len(table) for table in tables])[:-1], axis=1)
     return [_estimate(size, part) for size, part in zip(sizes, parts, strict=True)]
 
