@@ -72,7 +72,7 @@ def test_a_configuration_waits_four_times_for_the_gpu(gpu: Gpu) -> None:
             verdict = together.verdict(script, config.name)
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    where = [f"{one.filename}:{one.lineno}" for one in waits if "synchroniz" in str(one.message)]
+    where = [f"{one.filename}:{one.lineno}" for one in waits if "called a synchronizing" in str(one.message)]
     assert verdict.ok and len(where) <= 4, where
 
 
