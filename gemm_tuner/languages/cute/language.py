@@ -80,7 +80,7 @@ class Cute:
         return None
 
     def cache_name(self, *templates_dirs: Path) -> str:
-        made_by = hashlib.sha256(repr((versions(), library.STAYS_LOADED)).encode()).hexdigest()[:12]
+        made_by = hashlib.sha256(repr(versions()).encode()).hexdigest()[:12]
         return f"{self.name}-{made_by}-{_triton().cache_name(*templates_dirs)}"
 
     def adopt_cache(self, cache: Path) -> None:

@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from gemm_tuner.languages.cute.library import STAYS_LOADED
+
 NAME = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
 # The DSL appends this to the name of the first kernel that a function launches.
 SUFFIX = "_0"
@@ -45,7 +47,7 @@ class Source:
 
     @property
     def entry(self) -> str:
-        """The name of its cache entry. The DSL's version is part of the cache's name instead, so that launchers do not
-        need the DSL."""
-        parts = (self.name, self.arch, self.text, self.builder, self.values)
+        """The name of its cache entry. Not the DSL's version, so that launchers do not need the DSL: it is part of the
+        cache's name where that is this language's own, and families name the version that they take."""
+        parts = (self.name, self.arch, self.text, self.builder, self.values, STAYS_LOADED)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
