@@ -47,7 +47,8 @@ class Reached(_Event, frozen=True, tag="reached"):
 
 
 class Spent(_Event, frozen=True, tag="spent"):
-    """How long a part of the work took the launcher, in all. part: one of PREPARING or LAUNCHING."""
+    """How long a part of the work took the launcher, in all. part: one of OPENING, PREPARING or
+    LAUNCHING."""
 
     part: str
     seconds: float

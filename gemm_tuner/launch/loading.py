@@ -9,7 +9,7 @@ from gemm_tuner.core.records import Status
 from gemm_tuner.core.workload import launch_all, workload_of
 from gemm_tuner.launch.candidates import WorkOperands
 from gemm_tuner.launch.failures import report_failure, status_of
-from gemm_tuner.launch.journal import LOADING, RECORDING, VENDOR_CALLS, Begin, Journal
+from gemm_tuner.launch.journal import LOADING, RECORDING, VENDOR_CALLS, Begin, Journal, Ran
 from gemm_tuner.launch.plan import Method, Plan, Work
 from gemm_tuner.launch.processor import Processor
 from gemm_tuner.launch.stopwatch import Stopwatch
@@ -24,9 +24,9 @@ def loads_when_called(script: ModuleType) -> bool:
 class Loading:
     """What a launcher loads before its profiler records, and the begin of that.
 
-    ``load`` does so for all works, or, called again, for those that did not fit the GPU's memory before: launchers may
-    load side by side before their turns, and have the memory to themselves in it. Recording begins when nothing is
-    left, or at the last call. Other failures are reported by the stage, which meets them again.
+    ``load`` does so for all works, or, called again, for those that failed before: launchers may load side by side
+    before their turns, and have the memory to themselves in it. Recording begins when nothing is left, or at the last
+    call. What still fails then is reported by the stage, which meets it again.
 
     spent: gets the time of VENDOR_CALLS, LOADING and RECORDING.
     """
@@ -35,7 +35,7 @@ class Loading:
         self, plan: Plan, journal: Journal, scripts: list[ModuleType], processor: Processor, spent: Stopwatch
     ) -> None:
         self._plan, self._journal, self._scripts = plan, journal, scripts
-        self._processor, self._spent = processor, spent
+        self.processor, self._spent = processor, spent
         self._vendor = list(range(len(plan.work)))
         self._kernels = self._vendor if plan.capture_range else []
         self._done = False
@@ -46,18 +46,22 @@ class Loading:
             return
         with self._spent.of(VENDOR_CALLS):
             self._vendor = [index for index in self._vendor if not self._warms(index)]
-            self._processor.wait()
-            self._processor.free_memory()
+            self.processor.wait()
+            self.processor.free_memory()
         with self._spent.of(LOADING):
             self._kernels = [index for index in self._kernels if not self._loads(index)]
         self._done = last or not (self._vendor or self._kernels)
         if self._done and self._plan.capture_range:
             with self._spent.of(RECORDING):
-                self._processor.start_recording()
+                self.processor.start_recording()
+
+    @property
+    def done(self) -> bool:
+        """Whether recording has begun."""
+        return self._done
 
     def _warms(self, index: int) -> bool:
-        """Calls the vendor library once for a size, so that it selects and loads its kernels; whether that fitted the
-        GPU."""
+        """Calls the vendor library once for a size, so that it selects and loads its kernels; whether that worked."""
         work, device = self._plan.work[index], self._plan.device
         workload = workload_of(work.problem.kind)
         if work.vendor and workload.has_baseline_call:
@@ -67,48 +71,46 @@ class Loading:
                 call = workload.baseline_call(work.problem, operands)
                 if call is not None:
                     call()
-            except (MemoryError, RuntimeError, ValueError) as error:
-                return fitted(error)
+            except (MemoryError, RuntimeError, ValueError):
+                return False
         return True
 
     def _loads(self, index: int) -> bool:
         """Calls each kernel of a work whose machine code is loaded by its first call: a trace with such a call has no
-        kernel. Whether that fitted the GPU."""
+        kernel. Whether all calls worked. What they needed is freed, unless the GPU is lost."""
         work = self._plan.work[index]
         called = (*work.entries, *work.reference)
         loaded = [entry for entry in called if loads_when_called(self._scripts[entry[0]])]
         if not loaded:
             return True
+        worked = self._call_all(index, loaded)
+        self.processor.free_memory()
+        return worked
+
+    def _call_all(self, index: int, entries: Iterable[tuple[int, str]]) -> bool:
+        work, placement = self._plan.work[index], self.processor.placement(self._plan.method.seed, self._plan.process)
         try:
-            placement = self._processor.placement(self._plan.method.seed, self._plan.process)
             operands = WorkOperands(work, Method(), self._plan.device, placement)
-        except Exception as error:
-            return fitted(error)
-        try:
-            called_all = [self._calls(index, entry, operands) for entry in loaded]
-            return all(called_all)
-        finally:
-            del operands
-            self._processor.free_memory()
+        except Exception:
+            return False
+        called = [self._calls(index, entry, operands) for entry in entries]
+        return all(called)
 
     def _calls(self, index: int, entry: tuple[int, str], operands: WorkOperands) -> bool:
-        """A crash of the reference is attributed to an entry, as in screening: the reference's own result is known."""
+        """A crash of the reference is attributed to an entry, as in screening: the reference's own result is known.
+        After the call nothing runs: what then ends the process, which may wait for its turn, is no entry's fault."""
         script, name = entry
-        crashed = blamed(self._plan.work[index], name)
+        crashed, worked = blamed(self._plan.work[index], name), True
         self._journal.write(Begin(index, crashed))
         try:
             launch_all(operands.launches(self._scripts[script], name)[0])
-            self._processor.wait()
+            self.processor.wait()
         except Exception as error:
             if status_of(error) is Status.CRASHED:
                 report_failure(self._journal, index, crashed, error)
-            return fitted(error)
-        return True
-
-
-def fitted(error: BaseException) -> bool:
-    """Whether what failed did so for another reason than the GPU's memory."""
-    return not isinstance(error, MemoryError) and status_of(error) is not Status.OUT_OF_RESOURCES
+            worked = False
+        self._journal.write(Ran(index, crashed))
+        return worked
 
 
 def blamed(work: Work, name: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gemm_tuner.core.records import Status
@@ -15,6 +17,10 @@ from gemm_tuner.launch.loading import Loading
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.launch.processor import processor_of
 from gemm_tuner.launch.turn import Turn
+
+# To open a GPU ahead of a check takes about a second.
+LIMIT_S = 120.0
+EXIT_HANGS = 75
 
 
 def opened(make: Callable[[], Bench], loading: Loading, journal: Journal, turn: Turn | None) -> Bench:
@@ -38,8 +44,11 @@ def opened(make: Callable[[], Bench], loading: Loading, journal: Journal, turn: 
         except Exception as error:
             if status_of(error) is not Status.OUT_OF_RESOURCES:
                 raise
+            loading.processor.free_memory()
     journal.reach(OPENED)
     take(turn, journal)
+    if made is None or not loading.done:
+        turn.begin_timing()  # until then others may hold operands of theirs
     made = make() if made is None else made
     loading.load(last=True)
     return made
@@ -49,15 +58,28 @@ def open_ahead(path: Path, lock: Path | None) -> None:
     """Opens the GPU for checks of the problems of a plan, which is not executed, while no launcher is timing.
 
     lock: as of ``--turn``. The GPU stays open unless its memory does not suffice, which the check itself then says.
+    This process ends if that takes longer than LIMIT_S: nobody else would notice, and all others would wait.
     """
     plan = Plan.read(path)
-    with Turn(lock, path.parent).opening() if lock else contextlib.nullcontext():
+    with Turn(lock, path.parent).opening() if lock else contextlib.nullcontext(), ends_process_after(LIMIT_S):
         try:
             verify.prepare(plan)
         except Exception as error:
             if status_of(error) is not Status.OUT_OF_RESOURCES:
                 raise
         processor_of(plan.device).free_memory()
+
+
+@contextlib.contextmanager
+def ends_process_after(seconds: float) -> Iterator[None]:
+    """Ends this process at once if the block takes longer."""
+    timer = threading.Timer(seconds, os._exit, (EXIT_HANGS,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def take(turn: Turn | None, journal: Journal) -> None:

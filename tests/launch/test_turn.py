@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.journal import ADMITTED, IMPORTED, LAUNCHED, OPENED, READY, TURN, Journal
 from gemm_tuner.launch.opening import opened
 from gemm_tuner.launch.plan import FINALS, Method, Plan
+from gemm_tuner.launch.processor import Cpu
 from gemm_tuner.launch.turn import WAITING_FILE, Turn
 from gemm_tuner.system.installation import IMPORT_ROOT
 
@@ -228,7 +230,7 @@ def test_a_launcher_opens_the_gpu_before_its_turn_and_times_while_none_opens_it(
 def test_what_does_not_fit_beside_others_is_opened_in_the_turn(text: str, is_made: bool, tmp_path: Path) -> None:
     written, loaded = io.StringIO(), list[bool]()
     bench: Any = object()
-    loading: Any = SimpleNamespace(load=lambda last: loaded.append(last and has_turn()))
+    loading: Any = SimpleNamespace(load=lambda last: loaded.append(last and has_turn()), done=False, processor=Cpu())
 
     def has_turn() -> bool:
         return TURN in written.getvalue()
@@ -259,9 +261,27 @@ def test_kernels_are_loaded_before_the_turn_and_again_in_it(tmp_path: Path) -> N
     def load(*, last: bool) -> None:
         loaded.append((last, TURN in written.getvalue(), may_time(tmp_path / "turn")))
 
-    loading: Any = SimpleNamespace(load=load)
+    loading: Any = SimpleNamespace(load=load, done=False)
     assert opened(lambda: bench, loading, Journal(written), turn) is bench
-    assert loaded == [(False, False, False), (True, True, True)]
+    assert loaded == [(False, False, False), (True, True, False)]
+    turn.end()
+
+
+def test_what_is_left_to_load_has_the_gpu_to_itself(start: Start, tmp_path: Path) -> None:
+    """In its turn, and not before those that open the GPU, and may hold operands, have done so."""
+    other = start("other", "open")
+    until(lambda: done(tmp_path) == ["other opens"])
+    written, turn = io.StringIO(), Turn(tmp_path / "turn", tmp_path)
+    loaded: list[bool] = []
+    loading: Any = SimpleNamespace(load=lambda last: loaded.append(last), done=False)
+    bench: Any = object()
+    opens = threading.Thread(target=opened, args=(lambda: bench, loading, Journal(written), turn), daemon=True)
+    opens.start()
+    until(lambda: TURN in written.getvalue() and (tmp_path / WAITING_FILE).exists())
+    assert loaded == [False]
+    other.tell("opened")
+    opens.join(timeout=60)
+    assert loaded == [False, True]
     turn.end()
 
 
