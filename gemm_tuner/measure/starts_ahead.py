@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from gemm_tuner.launch.plan import OPEN, Plan
+from gemm_tuner.launch.turn import WAITING_FILE
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import Ended, Watched
 
@@ -64,6 +65,7 @@ class Waiting:
         os.close(self._pipe)
         (self.folder / PIPE).unlink()
         if into is not None:
+            (self.folder / WAITING_FILE).unlink(missing_ok=True)  # it would say that whoever has the plan next waits
             for path in list(self.folder.iterdir()):
                 shutil.move(path, into / path.name)
         shutil.rmtree(self.folder)

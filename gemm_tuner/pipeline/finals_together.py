@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from gemm_tuner.core.records import Problem, Role
+from gemm_tuner.core.records import Problem, Role, Status
 from gemm_tuner.launch.journal import End, Fail
 from gemm_tuner.launch.plan import VENDOR, Work
 from gemm_tuner.measure.gpu_watch import Sample
@@ -70,8 +70,8 @@ class Turns:
 
         def hear(problem: Problem, event: Heard) -> None:
             on_event(problem, event)
-            if not isinstance(event, (End, Fail)):
-                return
+            if not (isinstance(event, End) or (isinstance(event, Fail) and event.status is not Status.CRASHED)):
+                return  # what has only begun, or crashed, may have done so while it was loaded, before the turn
             with self._lock:
                 is_last = number not in self._begun and len(self._begun) == self.count - 1
                 self._begun.add(number)

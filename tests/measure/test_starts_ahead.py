@@ -198,3 +198,22 @@ def test_what_waits_for_a_check_opens_the_gpu_while_none_is_timing(tmp_path: Pat
         assert (start / OPENING).exists() and Finished() in read_journal(start / "journal.jsonl")
     finally:
         launcher.close()
+
+
+def test_what_waited_before_its_plan_does_not_wait_by_it(launcher: LiveLauncher, tmp_path: Path) -> None:
+    """One that is killed while it waits to open the GPU leaves a file that says so; the next with the plan works."""
+    launcher.prepare_check()
+    ahead = launcher.checks_ahead
+    assert ahead is not None
+    waiting = ahead.take()
+    assert waiting is not None
+    (waiting.folder / WAITING_FILE).touch()
+    (tmp_path / "start00").mkdir()
+    waiting.close(tmp_path / "start00")
+    assert (tmp_path / "start00" / "launcher.log").exists() and not (tmp_path / "start00" / WAITING_FILE).exists()
+
+
+def test_one_that_hangs_while_it_opens_the_gpu_ends() -> None:
+    code = "import time\nfrom gemm_tuner.launch.opening import ends_process_after\n"
+    code += "with ends_process_after(0.01):\n    time.sleep(300)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=100).returncode == 75

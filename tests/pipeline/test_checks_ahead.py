@@ -140,12 +140,13 @@ def test_it_begins_once_and_ends_if_it_never_began() -> None:
 
 
 def test_the_last_to_begin_is_known_by_the_first_that_each_has_timed() -> None:
-    """Or that has failed. What has only begun may have been loaded before the turn."""
+    """Or that has failed. What has only begun, or was lost, may have been loaded before the turn."""
     calls: list[int] = []
     turns = Turns(3, lambda: calls.append(len(heard)))
     heard: list[Any] = []
     ended, failed, began = End(0, A), Fail(0, A, Status.LAUNCH_ERROR, "off"), Begin(0, A)
-    events = (0, ended), (1, began), (0, began), (2, failed), (0, ended), (2, ended), (1, ended), (1, began), (0, ended)
+    lost = Fail(0, A, Status.CRASHED, "illegal memory access")
+    events = (0, ended), (1, began), (1, lost), (2, failed), (0, ended), (2, ended), (1, ended), (1, began), (0, ended)
     for number, event in events:
         turns.heard_by(number, lambda *event: heard.append(event))(ONE, event)
     assert calls == [7] and len(heard) == 9
