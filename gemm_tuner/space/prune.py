@@ -143,7 +143,8 @@ def sifted(
     found: list[tuple[Rule, RowGroups]] = []
     for rule in rules:
         answer, asked, of_asked, alive_of_asked = evaluate(rule, some, problem, device), groups, some, alive
-        while read := asked.beside.keys() & taken(of_asked):  # what was read is of the first value of these axes
+        # What was read is of the first value of these axes. In their order, so that rows keep theirs.
+        while read := [axis for axis in asked.beside if axis in taken(of_asked)]:
             asked = asked.only(alive_of_asked).split(read)
             of_asked, alive_of_asked = SomeRows(columns, asked.first), _all(asked)
             answer = evaluate(rule, of_asked, problem, device)

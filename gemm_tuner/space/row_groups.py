@@ -34,8 +34,13 @@ class SomeRows:
     def __getattr__(self, name: str) -> Any:
         before = self._before.get(name)
         column = getattr(self._columns, name)[self._rows] if before is None else before[self._mask]
-        setattr(self, name, column)
+        vars(self)[name] = column
         return column
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name.startswith("_") or name in ("families", "largest")):
+            raise AttributeError(f"a rule may not keep {name}: it would be that of other rows for the next one")
+        vars(self)[name] = value
 
 
 def taken(some: SomeRows) -> set[str]:

@@ -10,6 +10,7 @@ import pytest
 from rule_cases import thin_space
 from samples import ARCHS, columns, config, device, problem
 
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm import axes
 from gemm_tuner.gemm.problem import Layout
@@ -108,3 +109,15 @@ def test_a_rule_need_not_take_rows_that_earlier_rules_reject() -> None:
     known = Rule("known", VALIDITY, "a table", lambda c, p, d: tried[c.num_warps // 2] > 0)
     some = columns(config(num_warps=4), *[config(num_warps=8)] * 3)
     assert prune.apply(some, SIZES[0], H200, (small, known)).kept.tolist() == [0]
+
+
+def test_a_rule_cannot_keep_a_value_for_others() -> None:
+    """It would be that of the first of the rows that the next rule tells apart."""
+
+    def keeps(c: Any, p: Any, d: Any) -> Any:
+        c.tile = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N
+        return c.tile > 0
+
+    some = prune.columns_of(axes.frame(FAMILIES))
+    with pytest.raises((UserError, AttributeError), match="tile"):
+        prune.apply(some, SIZES[0], H200, (Rule("keeps", VALIDITY, "why", keeps),), FAMILIES)
