@@ -12,9 +12,9 @@ ROW = 1024
 class Seal:
     """Sums of some tensors, by which a later write to them shows.
 
-    A tensor is read as words of up to 64 bits in rows of ROW. Its sums are those of all rows and of all columns, modulo
-    2**64, so that words that trade places show, too, as of operands that a kernel rearranges in place. Words behind the
-    last whole row are kept as they are. That is read twice and needs a thousandth of the tensors' memory.
+    A tensor is read as words of up to 32 bits in rows of ROW. Its sums are those of all rows and of all columns, in 64
+    bits, so that words that trade places show, too, as of operands that a kernel rearranges in place, and so do signs.
+    Words behind the last whole row are kept as they are. That is read twice and needs little of the tensors' memory.
     """
 
     def __init__(self, tensors: Iterable[Any]) -> None:
@@ -64,7 +64,7 @@ def _rows(tensor: Any) -> tuple[Any, Any]:
 
     size_bytes = tensor.numel() * tensor.element_size()
     start = tensor.storage_offset() * tensor.element_size()
-    kinds = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
+    kinds = {4: torch.int32, 2: torch.int16, 1: torch.uint8}
     width = next(width for width in kinds if size_bytes % width == 0 and start % width == 0)
     words = tensor.detach().view(-1).view(torch.uint8).view(kinds[width])
     whole = words.numel() // ROW * ROW

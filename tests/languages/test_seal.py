@@ -40,6 +40,16 @@ def test_elements_that_trade_places_show(rearranged: Any) -> None:
     assert not are_intact([seal])
 
 
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16])
+def test_signs_that_are_changed_show(kind: Any) -> None:
+    """Of all elements, and of one in four: the highest bits of long words."""
+    for step in (1, 2, 4):
+        one = filled((8, 4096), kind)
+        seal = Seal([one])
+        one[:, step - 1 :: step].neg_()
+        assert not are_intact([seal])
+
+
 def test_a_matrix_that_is_transposed_in_place_shows() -> None:
     one = filled((512, 512), torch.bfloat16)
     seal = Seal([one])
