@@ -109,13 +109,13 @@ class Call:
 
 def check_random(call: Call, name: str, device: str, case: Case) -> Verdict:
     problem, worst = call.operands.problem, Verdict(call.operands.problem, name, True, 0.0, 0.0)
+    how = {part: {"wide": call.given.wide, "activated": part == UP and is_fused(call.config)} for part in PARTS}
+    # What is kept is made before the calls: those may write to a copy of the second GEMM's A, which has no seal.
+    expected = {part: case.references(call.operands, part, by_place=call.is_by_place, **how[part]) for part in PARTS}
     first = {part: found.clone() for part, found in call.run().items()}
     for part, found in first.items():
-        activated = part == UP and is_fused(call.config)
-        how = {"wide": call.given.wide, "activated": activated}
-        expected = case.references(call.operands, part, by_place=call.is_by_place, **how)
-        how["writes_zeros"] = call.writes_zeros(part)
-        verdict = compared(problem, call.operands, part, name, call.narrowed(part, found), **how, expected=expected)
+        of_part: dict[str, Any] = {**how[part], "writes_zeros": call.writes_zeros(part), "expected": expected[part]}
+        verdict = compared(problem, call.operands, part, name, call.narrowed(part, found), **of_part)
         worst = verdict if verdict.error_over_bound > worst.error_over_bound or not verdict.ok else worst
     return repeated(call, first, worst) if worst.ok and device != "cpu" else worst
 
@@ -137,11 +137,13 @@ def repeated(call: Call, first: dict[str, Any], verdict: Verdict) -> Verdict:
 
 def check_exact(call: Call, verdict: Verdict, case: Case) -> Verdict:
     """``verdict`` if C of each GEMM is exact, else a failed one. An activation's results are not exact."""
+    how: dict[str, Any] = {"by_place": call.is_by_place, "wide": call.given.wide}
+    exact = {part: case.exact(call.operands, part, **how) for part in PARTS if part != UP or not is_fused(call.config)}
     for part, found in call.run().items():
-        if part == UP and is_fused(call.config):
+        if part not in exact:
             continue
         narrow = call.narrowed(part, found)
-        for rows, expected in case.exact(call.operands, part, by_place=call.is_by_place, wide=call.given.wide):
+        for rows, expected in exact[part]:
             if where := difference(expected, narrow[rows]):
                 row, column = int(rows[where[0]]), where[1]
                 values = f"{float(narrow[row, column]):.9g}, exactly {float(expected[where]):.9g}"
