@@ -8,6 +8,7 @@ from gemm_tuner.core.judges import Examiner
 from gemm_tuner.core.records import Problem, Verdict
 from gemm_tuner.core.workload import Workload
 from gemm_tuner.launch.failures import is_out_of_memory
+from gemm_tuner.launch.processor import processor_of
 
 # Entries of a work share the tuned size; their companions, which are small, depend on their blocks and often agree.
 MOST_EXAMINERS = 8
@@ -30,13 +31,18 @@ class Examiners:
 
         A configuration for which there is no memory is checked once more by itself, when nothing is kept.
         """
-        if self._several:
-            try:
+        try:
+            if self._several:
                 return self._examiner(problem).verdict(script, name)
-            except Exception as error:
-                self._held.clear()
-                if not is_out_of_memory(error):
-                    raise
+            return self._alone(problem, script, name)
+        except Exception as error:
+            self._held.clear()
+            if not is_out_of_memory(error):
+                raise
+        processor_of(self._device).free_memory()  # another launcher, or the driver, may have lacked it
+        return self._alone(problem, script, name)
+
+    def _alone(self, problem: Problem, script: ModuleType, name: str) -> Verdict:
         return self._workload.check(script, problem, name, self._seed, self._device)
 
     def _examiner(self, problem: Problem) -> Examiner:
