@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Generic, Protocol, TypeVar
 
@@ -67,22 +67,30 @@ class SharingExaminer(Generic[S]):
 
     A faulty kernel may write anywhere: to an operand, which the next kernel would multiply, or to the reference. So
     after each configuration it is seen whether anything that is kept has changed. Then all of it is made anew, and that
-    configuration is checked again alone, since what it was compared with may have changed under it.
+    configuration is checked again alone, since what it was compared with may have changed under it. If that changes it
+    again, it is wrong whatever its result: ``fault`` says so.
     """
 
-    def __init__(self, make: Callable[[], S], examined: Callable[[ModuleType, str, S], Verdict]) -> None:
-        """make: makes what is shared. examined: checks a configuration with it; raises what its launch raises."""
-        self._make, self._examined = make, examined
+    def __init__(
+        self, make: Callable[[], S], examined: Callable[[ModuleType, str, S], Verdict], fault: str = ""
+    ) -> None:
+        """make: makes what is shared. examined: checks a configuration with it; raises what its launch raises. fault:
+        the message of a verdict on a configuration that writes to what is shared; "" where that may be right."""
+        self._make, self._examined, self._fault = make, examined, fault
         self._shared: S | None = None
 
     def verdict(self, script: ModuleType, name: str) -> Verdict:
         """Raises what a launch raises; the next configuration then finds nothing of before."""
-        kept, self._shared = self._shared, None
-        shared = kept or self._make()
+        shared, self._shared = self._shared, None
+        is_first = shared is None
+        shared = shared or self._make()
         verdict = self._examined(script, name, shared)
         if not shared.kept:
             return verdict
         if shared.are_intact():
             self._shared = shared
             return verdict
-        return verdict if kept is None else self.verdict(script, name)
+        del shared  # before it is made anew
+        if not is_first:
+            return self.verdict(script, name)
+        return replace(verdict, ok=False, message=self._fault) if verdict.ok and self._fault else verdict

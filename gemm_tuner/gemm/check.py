@@ -23,6 +23,7 @@ from gemm_tuner.languages.scratch import Scratch, count_sms
 
 # Number of calls on a GPU that must give equal bits, to detect races. The interpreter is sequential and needs one.
 REPEATS = 5
+WRITES_OUTSIDE = "the kernel writes outside of C: operands or the reference were others after its calls"
 # Sides of what ``prepare`` computes.
 SMALL = 256
 
@@ -44,10 +45,10 @@ def check(script: ModuleType, problem: GemmProblem, name: str, seed: int, device
 
 
 def examiner(problem: GemmProblem, seed: int, device: str) -> SharingExaminer[Cases]:
-    """Gives the verdicts of ``check``. Operands and what C must be on them are made once, where they take at most
-    KEPT_BYTES."""
+    """Gives the verdicts of ``check``, but a kernel that writes to its operands is wrong. Operands and what C must be
+    on them are made once, where they take at most KEPT_BYTES."""
     kept = kept_bytes(problem) <= KEPT_BYTES
-    return SharingExaminer(partial(Cases, problem, seed, device, kept=kept), examined)
+    return SharingExaminer(partial(Cases, problem, seed, device, kept=kept), examined, WRITES_OUTSIDE)
 
 
 def prepare(problem: GemmProblem, device: str) -> None:
