@@ -147,6 +147,7 @@ def exact_difference(
         if found is not None:
             (row, column), what = found
             return (first_row(problem, matrices, rows) + row, column), what
+        del part, limits  # before those of the next block are made
     return None
 
 
