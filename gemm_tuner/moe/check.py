@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
@@ -14,10 +14,10 @@ from gemm_tuner.core.records import Verdict
 from gemm_tuner.core.workload import launch_all
 from gemm_tuner.languages.bits import Comparisons
 from gemm_tuner.moe import launch, sorted_rows
-from gemm_tuner.moe.cases import Case, Cases
+from gemm_tuner.moe.cases import Case, Cases, Groups
 from gemm_tuner.moe.cute import CUTE, is_fused
 from gemm_tuner.moe.exact_operands import difference
-from gemm_tuner.moe.launch import PARTS, UP
+from gemm_tuner.moe.launch import DOWN, PARTS, UP
 from gemm_tuner.moe.launchers import of_config
 from gemm_tuner.moe.operands import MoeOperands
 from gemm_tuner.moe.problem import MoeProblem
@@ -110,14 +110,24 @@ class Call:
 def check_random(call: Call, name: str, device: str, case: Case) -> Verdict:
     problem, worst = call.operands.problem, Verdict(call.operands.problem, name, True, 0.0, 0.0)
     how = {part: {"wide": call.given.wide, "activated": part == UP and is_fused(call.config)} for part in PARTS}
-    # What is kept is made before the calls: those may write to a copy of the second GEMM's A, which has no seal.
-    expected = {part: case.references(call.operands, part, by_place=call.is_by_place, **how[part]) for part in PARTS}
+
+    def references(part: str) -> Groups:
+        return case.references(call.operands, part, by_place=call.is_by_place, **how[part])
+
+    ahead = made_ahead(call, references)
     first = {part: found.clone() for part, found in call.run().items()}
     for part, found in first.items():
-        of_part: dict[str, Any] = {**how[part], "writes_zeros": call.writes_zeros(part), "expected": expected[part]}
+        expected = ahead[part] if part in ahead else references(part)
+        of_part: dict[str, Any] = {**how[part], "writes_zeros": call.writes_zeros(part), "expected": expected}
         verdict = compared(problem, call.operands, part, name, call.narrowed(part, found), **of_part)
         worst = verdict if verdict.error_over_bound > worst.error_over_bound or not verdict.ok else worst
     return repeated(call, first, worst) if worst.ok and device != "cpu" else worst
+
+
+def made_ahead(call: Call, made: Callable[[str], Groups]) -> dict[str, Groups]:
+    """What C of the second GEMM must be, if its A is a copy by place: no seal shows that a call wrote to that, so what
+    is kept is made before the call."""
+    return {DOWN: made(DOWN)} if call.is_by_place else {}
 
 
 def repeated(call: Call, first: dict[str, Any], verdict: Verdict) -> Verdict:
@@ -137,13 +147,16 @@ def repeated(call: Call, first: dict[str, Any], verdict: Verdict) -> Verdict:
 
 def check_exact(call: Call, verdict: Verdict, case: Case) -> Verdict:
     """``verdict`` if C of each GEMM is exact, else a failed one. An activation's results are not exact."""
-    how: dict[str, Any] = {"by_place": call.is_by_place, "wide": call.given.wide}
-    exact = {part: case.exact(call.operands, part, **how) for part in PARTS if part != UP or not is_fused(call.config)}
+
+    def exact(part: str) -> Groups:
+        return case.exact(call.operands, part, by_place=call.is_by_place, wide=call.given.wide)
+
+    ahead = made_ahead(call, exact)
     for part, found in call.run().items():
-        if part not in exact:
+        if part == UP and is_fused(call.config):
             continue
         narrow = call.narrowed(part, found)
-        for rows, expected in exact[part]:
+        for rows, expected in ahead[part] if part in ahead else exact(part):
             if where := difference(expected, narrow[rows]):
                 row, column = int(rows[where[0]]), where[1]
                 values = f"{float(narrow[row, column]):.9g}, exactly {float(expected[where]):.9g}"
