@@ -97,6 +97,36 @@ def test_the_arguments_make_the_results_that_the_check_expects(problem: MoeProbl
     assert problem.rows < 3 or not check.compared(problem, by_row, DOWN, "it", wrong, wide=False).ok
 
 
+def test_a_kernel_that_damages_the_copy_of_its_operand_makes_no_other_one_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second GEMM's A in the order of rows is a copy that no seal guards."""
+    copies: list[Any] = []
+    original = sorted_rows.in_row_order
+
+    def copied(given: Any) -> Any:
+        copies.append(original(given))
+        return copies[-1]
+
+    monkeypatch.setattr(sorted_rows, "in_row_order", copied)
+    damaging, right = config(), config(GROUP_SIZE_M=8)
+
+    class Multiplies:
+        """Launches that are computed on the CPU; those of ``damaging`` write to the copy as well."""
+
+        def launches(self, script: ModuleType, one: dict[str, Any], *rest: Any) -> list[Any]:
+            made = [*with_products(WORKLOAD.launches(script, one, *rest))]
+            if one["GROUP_SIZE_M"] == 1:
+                made.append(("damage", {(1,): lambda: copies[-1].gemms[DOWN].a.fill_(3.0)}, (1,), (), {}))
+            return made
+
+    script = script_of(tmp_path, LAYER, damaging, right)
+    together = check.examiner(Multiplies(), LAYER, 0, "cpu")  # type: ignore[arg-type]
+    together.verdict(script, damaging.name)
+    verdict = together.verdict(script, right.name)
+    assert verdict.ok and verdict == check.check(Multiplies(), script, LAYER, right.name, 0, "cpu")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "problem",
     [
