@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # What has to be seen on GPUs and has not been since the code changed: one call, a short table last.
-#   benchmarks/gpu_checks.sh OUT_DIR [PART ...]     parts: tests module faults twice regret growth gpus wide (default:
-#                                                   all but gpus, which needs two GPUs, and growth, which needs the
-#                                                   extra cute)
-# twice, regret, growth, gpus: on the sizes of SUITES, size files or seeds (default: public and hard sizes, ten of seed 1)
+#   benchmarks/gpu_checks.sh OUT_DIR [PART ...]     parts: tests module faults twice regret growth fp8 moe gpus wide
+#                                                   (default: all but gpus, which needs two GPUs, growth and fp8, which
+#                                                   need the extra cute, and moe)
+# twice, regret, growth, fp8, gpus: on the sizes of SUITES, size files or seeds (default: public and hard sizes, ten of
+# seed 1). moe: VLLM_KERNEL and SGLANG_KERNEL name the files of servers' kernels.
 set -uo pipefail
 out=${1:?usage: benchmarks/gpu_checks.sh OUT_DIR [tests|module|faults|twice|regret|growth|gpus|wide ...]}
 shift
@@ -51,6 +52,26 @@ for part in $parts; do
                 GEMM_TUNER_CACHE_DIR="$out/cache_all" tune "all_$caches" --compare --fresh
             done
             grep -H "^in all " "$out"/{triton,all}_{empty,full}.log
+            ;;
+        fp8) # sizes that torch._scaled_mm takes, with a scale a tensor; fast accumulation on both sides
+            grep -E "N: [0-9]*[02468], K: [0-9]*[02468]," "$sizes" | "$python" -c '
+import re, sys
+for line in sys.stdin:
+    m, n, k = map(int, re.findall(r"[MNK]: (\d+)", line))
+    if n % 16 == k % 16 == 0:
+        print(f"- {{M: {m}, N: {n}, K: {k}, dtype: fp8_e4m3, scaling: tensor, layout_b: col}}")' > "$out/fp8_sizes.yaml"
+            sizes="$out/fp8_sizes.yaml" tune fp8 --compare --fresh
+            "$python" benchmarks/kernels_table.py "$out/fp8.yaml" | tee "$out/fp8.md" | tail -n 40
+            ;;
+        moe) # this package's own kernels beside those of servers, GEMMs and whole calls
+            layer=(moe --E 128 --N 768 --K 2048 --topk 8 --fresh --output_dir "$out/runs_moe")
+            for run in "bf16 64,512,4096 vllm=$VLLM_KERNEL sglang=$SGLANG_KERNEL" "fp8_w8a8+--block_shape+128,128 1,64,1024 vllm=$VLLM_KERNEL" \
+                "int4_w4a16+--group_size+128 1,64,1024 sglang=$SGLANG_KERNEL"; do
+                read -r kind ms first second <<< "$run"
+                "$python" tune_gemm.py "${layer[@]}" --dtype ${kind//+/ } --m "$ms" --kernel_from "$first" ${second:+--kernel_from "$second"} \
+                    -o "$out/moe_${kind%%+*}.yaml" > "$out/moe_${kind%%+*}.log" 2>&1 || echo "$kind ended with $?"
+                tail -n 24 "$out/moe_${kind%%+*}.log"
+            done
             ;;
         gpus) # the screening of a full search on one GPU and on two, kernels in the cache
             tune warm --search full --fresh --profiler proton --gpu_ids 0
