@@ -14,13 +14,13 @@ from typing import Any
 
 import bad_kernels
 import pytest
-from conftest import Undisturbed
 from fault_runs import (
     AXES,
     LOOK_S,
     MEASURED,
     ROOT,
     Machine,
+    Undisturbed,
     hangs_at,
     require_complete_states,
     rows_of,

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Undisturbed
 from fault_runs import (
     LOOK_S,
     MEASURED,
@@ -23,6 +22,7 @@ from fault_runs import (
     ROOT,
     SMALL_SIZES,
     Machine,
+    Undisturbed,
     hangs_at,
     require_complete_states,
     rows_of,

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from conftest import Undisturbed
-from fault_runs import MEASURED, Machine, require_complete_states, rows_of, statuses_of
+from fault_runs import MEASURED, Machine, Undisturbed, require_complete_states, rows_of, statuses_of
 
 
 @dataclass(frozen=True)

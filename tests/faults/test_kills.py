@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Undisturbed
-from fault_runs import LOOK_S, MEASURED, Machine, require_complete_states, rows_of
+from fault_runs import LOOK_S, MEASURED, Machine, Undisturbed, require_complete_states, rows_of
 
 KINDS = ("parent", "worker", "script", "profiler")
 KILLS = 20
