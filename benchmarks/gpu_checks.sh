@@ -54,12 +54,11 @@ for part in $parts; do
             grep -H "^in all " "$out"/{triton,all}_{empty,full}.log
             ;;
         fp8) # sizes that torch._scaled_mm takes, with a scale a tensor; fast accumulation on both sides
-            grep -E "N: [0-9]*[02468], K: [0-9]*[02468]," "$sizes" | "$python" -c '
+            "$python" -c '
 import re, sys
-for line in sys.stdin:
-    m, n, k = map(int, re.findall(r"[MNK]: (\d+)", line))
-    if n % 16 == k % 16 == 0:
-        print(f"- {{M: {m}, N: {n}, K: {k}, dtype: fp8_e4m3, scaling: tensor, layout_b: col}}")' > "$out/fp8_sizes.yaml"
+for m, n, k in re.findall(r"M: (\d+), N: (\d+), K: (\d+)", sys.stdin.read()):
+    if int(n) % 16 == int(k) % 16 == 0:
+        print(f"- {{M: {m}, N: {n}, K: {k}, dtype: fp8_e4m3, scaling: tensor, layout_b: col}}")' < "$sizes" > "$out/fp8_sizes.yaml"
             sizes="$out/fp8_sizes.yaml" tune fp8 --compare --fresh
             "$python" benchmarks/kernels_table.py "$out/fp8.yaml" | tee "$out/fp8.md" | tail -n 40
             ;;

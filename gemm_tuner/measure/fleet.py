@@ -67,7 +67,7 @@ class Fleet:
             self.launchers[gpu].prepare_check()
 
     def open_check(self, plan: Plan) -> None:
-        """Lets these open the GPUs, for a plan with this one's problems; what nothing else may time beside."""
+        """Lets the launchers that wait for the plan of a check open their GPUs, for a plan like this one."""
         for gpu in self.alive():
             self.launchers[gpu].open_check(plan)
 

@@ -10,7 +10,6 @@ from statistics import median
 from gemm_tuner.compile.compile_tasks import interleaved
 from gemm_tuner.compile.same_code import duplicates
 from gemm_tuner.core.records import Problem, Status, Timing
-from gemm_tuner.decide.finals_plan import PROCESSES
 from gemm_tuner.launch.plan import SCREEN, Work
 from gemm_tuner.measure import drift
 from gemm_tuner.measure.fleet import Fleet
@@ -191,10 +190,6 @@ class Rounds:
 
         if total:
             self.log.passed("plan the screening")
-            if self.fleet.overlaps and not self.limits.budget.bounded:  # else they run one after another
-                self.fleet.prepare_finals(PROCESSES)
-                self.fleet.prepare_check()
-                self.log.passed("start launchers")
             with self.gpus.held(), self.log.step("screen", total, f"screen, round {self.number}") as step:
                 plans = self.planner.screen(self.jobs, self.limits.budget.unix_time(self._until))
                 runs = self.fleet.time(work, plans, self.log.followed(step), found)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samples import config, problem
+import round_batches
+from round_batches import ONE, TWO
 from tuning import state_of
 
 from gemm_tuner.core.errors import EnvironmentFault
@@ -22,14 +23,10 @@ from gemm_tuner.pipeline.finals_processes import Turns
 from gemm_tuner.pipeline.verify import Verification
 from gemm_tuner.space.size_state import SizeState
 
-ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
-CONFIGS = tuple(config(num_stages=stages) for stages in (2, 3, 4, 5))
-A, B, C, D = NAMES = [one.name for one in CONFIGS]
+CONFIGS = round_batches.CONFIGS[:4]
+A, B, C, D = NAMES = round_batches.NAMES[:4]
 
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 @dataclass

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from samples import config, problem
+import round_batches
+from round_batches import ONE, TWO
 from test_default_config import LAYER, OTHERS
 from tuning import SM_90, StandInGpu, limit, session, state_of
 
@@ -30,14 +31,10 @@ from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
 
-ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
-CONFIGS = tuple(config(num_stages=stages) for stages in (2, 3, 4, 5))
-A, B, C, D = NAMES = [one.name for one in CONFIGS]
+CONFIGS = round_batches.CONFIGS[:4]
+A, B, C, D = NAMES = round_batches.NAMES[:4]
 
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 class CompilesAtOnce:

@@ -37,26 +37,6 @@ from gemm_tuner.system.background import Background
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
-@pytest.mark.parametrize(("overlaps", "budget_s", "waiting"), [(True, 0.0, 5), (False, 0.0, 0), (True, 1e4, 0)])
-def test_the_first_processes_of_finals_start_while_a_round_is_timed(
-    overlaps: bool, budget_s: float, waiting: int, tmp_path: Path
-) -> None:
-    class Preparing(StandInGpu):
-        waiting = 0
-
-        def prepare_finals(self, count: int) -> None:
-            self.waiting = count
-
-    gpu = Preparing(overlaps=overlaps)
-    seen: list[int] = []
-    gpu.before = lambda plan: seen.append(gpu.waiting)
-    batch = Batch(tmp_path, gpu)
-    if budget_s:
-        limit(batch.session, Budget(budget_s))
-    batch.run()
-    assert seen == [waiting] * 3
-
-
 def run_with(batch: Batch, compiling: CompilesSome) -> None:
     """Notes in the same list what is screened."""
 
