@@ -18,7 +18,7 @@ from row_sum_kind.workload import RowSumProblem
 from gemm_tuner import profilers
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.language import language_of
-from gemm_tuner.core.records import Verified
+from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.languages.c import library
 from gemm_tuner.languages.c.library import Source
 from gemm_tuner.launch.journal import OPERANDS, ROUNDS
@@ -77,8 +77,13 @@ def test_c_is_compiled_screened_timed_checked_and_written(machine: Machine) -> N
     assert (row.problem, row.verified) == (RowSumProblem(64, 4001), Verified.TRUE)
     assert row.config is not None and row.config.options()["PARTS"] in (8, 16)
     assert row.facts["processes"] >= 3 and row.facts["vendor_us"] > 0
-    timed = run_record.read_table(machine.run_folder(), row.problem.key).set_index("name")
-    assert (timed.loc[[name_of(8), name_of(16)], ["screen_us", "finals_us"]] > 0).all(axis=None)
+    table = run_record.read_table(machine.run_folder(), row.problem.key).set_index("name")
+    right = table.loc[[name_of(8), name_of(16)]]
+    assert (right["screen_us"] > 0).all()
+    # A busy machine may have interrupted both calls by which screening finds the slow ones.
+    finals = right[right["status"] != Status.EARLY_STOPPED.value]
+    assert (finals["status"] == Status.OK.value).all() and (finals["finals_us"] > 0).all(), table.to_string()
+    assert row.config.name in finals.index
 
 
 @needs_compiler
