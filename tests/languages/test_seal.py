@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gemm_tuner.languages import seal
 from gemm_tuner.languages.seal import Seal, are_intact
 
 torch = pytest.importorskip("torch")
@@ -72,6 +73,22 @@ def test_a_tensor_with_gaps_is_read_too() -> None:
     assert are_intact([seal]) and not bool(seal.is_broken())
     one[5, 6] += 1
     assert not are_intact([seal]) and bool(seal.is_broken())
+
+
+@pytest.mark.parametrize("count", [2**16, 2**16 + 1])
+def test_a_large_tensor_is_read_in_pieces(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum in 64 bits first copies what it adds up: of weights that fill half of a GPU, twice as much as they take."""
+    monkeypatch.setattr(seal, "PIECE", 2 * seal.ROW)
+    one = torch.zeros(count, dtype=torch.uint8)
+    profile, activity = torch.profiler.profile, torch.profiler.ProfilerActivity.CPU
+    with profile(activities=[activity], profile_memory=True) as made:
+        whole = Seal([one])
+    assert max(event.cpu_memory_usage for event in made.events()) <= 8 * seal.PIECE
+    for at in (0, 5 * seal.ROW, count - 1):
+        one[at] = 1
+        assert not are_intact([whole])
+        one[at] = 0
+    assert are_intact([whole])
 
 
 def test_nothing_is_intact() -> None:
