@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
+import faulthandler
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from gemm_tuner.launch.turn import Turn
 
 # To open a GPU ahead of a check takes about a second.
 LIMIT_S = 120.0
-EXIT_HANGS = 75
 
 
 def opened(make: Callable[[], Bench], loading: Loading, journal: Journal, turn: Turn | None) -> Bench:
@@ -72,14 +70,13 @@ def open_ahead(path: Path, lock: Path | None) -> None:
 
 @contextlib.contextmanager
 def ends_process_after(seconds: float) -> Iterator[None]:
-    """Ends this process at once if the block takes longer."""
-    timer = threading.Timer(seconds, os._exit, (EXIT_HANGS,))
-    timer.daemon = True
-    timer.start()
+    """Ends this process at once if the block takes longer, and prints where it is. Not by a thread of Python's, which
+    would wait for the interpreter's lock: torch holds it while it initialises CUDA."""
+    faulthandler.dump_traceback_later(seconds, exit=True)
     try:
         yield
     finally:
-        timer.cancel()
+        faulthandler.cancel_dump_traceback_later()
 
 
 def take(turn: Turn | None, journal: Journal) -> None:
