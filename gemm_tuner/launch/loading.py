@@ -50,10 +50,11 @@ class Loading:
             self.processor.free_memory()
         with self._spent.of(LOADING):
             self._kernels = [index for index in self._kernels if not self._loads(index)]
-        self._done = last or not (self._vendor or self._kernels)
-        if self._done and self._plan.capture_range:
+        ends = last or not (self._vendor or self._kernels)
+        if ends and self._plan.capture_range:
             with self._spent.of(RECORDING):
                 self.processor.start_recording()
+        self._done = ends  # not before: the profiler may find no memory for its buffers, and begins in the turn then
 
     @property
     def done(self) -> bool:

@@ -127,3 +127,23 @@ def test_what_never_fits_is_left_to_the_stage() -> None:
     for last in (False, True, True):
         loading.load(last=last)
     assert heard == ["failed", "failed", "recording"]
+
+
+def test_a_profiler_that_finds_no_memory_records_in_the_turn() -> None:
+    """Else a process would time everything, and its trace have nothing of it."""
+    heard: list[str] = []
+
+    class Full(Recorded):
+        def start_recording(self) -> None:
+            super().start_recording()
+            if len(heard) == 1:
+                raise RuntimeError("CUDA error: out of memory")
+
+    loading = Loading(
+        Plan(FINALS, (), (), Method(), device="cpu", capture_range=True),
+        Journal(io.StringIO()), [], Full(heard), Stopwatch(),
+    )  # fmt: skip
+    with pytest.raises(RuntimeError, match="out of memory"):
+        loading.load(last=False)
+    loading.load(last=True)
+    assert heard == ["recording"] * 2 and loading.done
