@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -218,15 +220,22 @@ def homes(store: Store, problems: Iterable[Problem], gpus: Sequence[str]) -> dic
 def note_what_ran(raw: Path, store: Store) -> int:
     """Stores the configurations that were running when launchers of the run were killed from outside.
 
-    Each profiler start is counted once. Returns the number of such configurations.
+    Each profiler start is counted once. Processes of finals that start together load kernels side by side, the same one
+    at a time: of their folders the one with the most starts counts for all. Returns the number of such starts.
     """
-    running = []
-    for path in sorted(raw.glob("*/start*/plan.json")):
-        if (path.parent / ACCOUNTED).exists():
-            continue
-        at = at_end(read_journal(path.parent / "journal.jsonl"))
-        if at is not None and at[1]:
-            running.append((Plan.read(path).work[at[0]].problem.key, at[1]))
-        (path.parent / ACCOUNTED).touch()
-    store.add_begun(running)
-    return len(running)
+    running: Counter[tuple[str, str]] = Counter()
+    beside: Counter[tuple[str, str]] = Counter()
+    for _, paths in groupby(sorted(raw.glob("*/start*/plan.json")), lambda path: path.parents[1]):
+        together: Counter[tuple[str, str]] = Counter()
+        for path in paths:
+            if (path.parent / ACCOUNTED).exists():
+                continue
+            at = at_end(read_journal(path.parent / "journal.jsonl"))
+            if at is not None and at[1]:
+                plan = Plan.read(path)
+                (together if plan.together else running)[plan.work[at[0]].problem.key, at[1]] += 1
+            (path.parent / ACCOUNTED).touch()
+        beside |= together
+    running += beside
+    store.add_begun(running.elements())
+    return running.total()

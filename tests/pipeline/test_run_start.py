@@ -16,7 +16,7 @@ from tuning import environment
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.kernels import kernel_spec_file
 from gemm_tuner.kernels.problem import KernelProblem
-from gemm_tuner.launch.plan import SCREEN, Method, Plan, Work
+from gemm_tuner.launch.plan import FINALS, SCREEN, Method, Plan, Work
 from gemm_tuner.pipeline import run_start
 from gemm_tuner.store import run_folder
 from gemm_tuner.store.sizes import SizeEntry
@@ -183,3 +183,24 @@ def test_what_ran_when_the_run_was_killed_is_noted_once(commands: Commands) -> N
         with ExitStack() as stack:
             _, store = commands.begin(stack)
             assert store.begun(ONE) == {"b": 1}
+
+
+@pytest.mark.parametrize(("together", "times"), [(True, 2), (False, 4)])
+def test_what_several_loaded_side_by_side_when_the_run_was_killed_is_noted_once(
+    commands: Commands, together: bool, times: int
+) -> None:
+    """Else one kill would count as many, and the configuration not be run again. A process that had begun again after
+    another kill counts twice."""
+    with ExitStack() as stack:
+        folder, _ = commands.begin(stack)
+        for starts in (1, 2, 1):
+            stage = folder.stage(FINALS)
+            for start in range(starts):
+                where = stage / f"start{start:02d}"
+                where.mkdir()
+                plan = Plan(FINALS, ("script.py",), (Work(ONE, ((0, "a"),)),), Method(), together=together)
+                plan.write(where / "plan.json")
+                (where / "journal.jsonl").write_text('{"event": "begin", "work": 0, "name": "a"}\n')
+    with ExitStack() as stack:
+        _, store = commands.begin(stack)
+        assert store.begun(ONE) == {"a": times}
