@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from gemm_tuner.core.records import Status
@@ -18,6 +19,7 @@ STICKY_WORDS = (
     "illegal instruction",
     "device-side assert",
     "hardware stack error",
+    "global/shared address space",
     "invalid program counter",
     "launch timed out",
     "uncorrectable ecc error",
@@ -29,6 +31,26 @@ STICKY_WORDS = (
     "hiperrorlaunchfailure",
     "hiperroreccnotcorrectable",
 )
+# Where a launch fails, the runtime of CuTe DSL says the number of CUDA's error and nothing more.
+NUMBER = re.compile(r"cuda error code: (\d+)")
+WORDS_OF_NUMBER = {
+    2: MEMORY_WORDS,
+    46: "devices unavailable",
+    214: "uncorrectable ecc error",
+    220: "uncorrectable nvlink error",
+    700: "illegal memory access",
+    701: "too many resources requested",
+    702: "launch timed out",
+    709: "context is destroyed",
+    710: "device-side assert",
+    714: "hardware stack error",
+    715: "illegal instruction",
+    716: "misaligned address",
+    717: "global/shared address space",
+    718: "invalid program counter",
+    719: "unspecified launch failure",
+    999: "cuda error: unknown error",
+}
 
 
 class StickyError(Exception):
@@ -37,16 +59,23 @@ class StickyError(Exception):
 
 def status_of(error: BaseException) -> Status:
     """CRASHED for an error after which every later call of the process fails, else OUT_OF_RESOURCES or LAUNCH_ERROR."""
-    lower = f"{type(error).__name__}: {error}".lower()
-    if any(words in lower for words in STICKY_WORDS):
+    said = words_of(error)
+    if any(words in said for words in STICKY_WORDS):
         return Status.CRASHED
-    too_large = any(words in lower for words in OUT_OF_RESOURCES_WORDS)
+    too_large = any(words in said for words in OUT_OF_RESOURCES_WORDS)
     return Status.OUT_OF_RESOURCES if too_large else Status.LAUNCH_ERROR
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the GPU's memory did not suffice."""
-    return status_of(error) is Status.OUT_OF_RESOURCES and MEMORY_WORDS in str(error).lower()
+    return status_of(error) is Status.OUT_OF_RESOURCES and MEMORY_WORDS in words_of(error)
+
+
+def words_of(error: BaseException) -> str:
+    """An error's type and text in small letters, and the words for a number that it has instead of them."""
+    lower = f"{type(error).__name__}: {error}".lower()
+    number = NUMBER.search(lower)
+    return f"{lower} {WORDS_OF_NUMBER.get(int(number[1]), '')}" if number else lower
 
 
 def report_failure(journal: Journal, index: int, name: str, error: Exception) -> None:
