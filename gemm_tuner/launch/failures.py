@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from gemm_tuner.core.records import Status
 from gemm_tuner.launch.journal import End, Fail, Journal
 
-MEMORY_WORDS = "out of memory"
+OUT_OF_MEMORY = "out of memory"
+MEMORY_WORDS = (OUT_OF_MEMORY, "status_alloc_failed")  # the second of cuBLAS and hipBLAS
 # In messages of Triton and drivers when a kernel does not fit the GPU; the process can continue.
-OUT_OF_RESOURCES_WORDS = (MEMORY_WORDS, "out of resource", "outofresources", "too many resources requested")
+OUT_OF_RESOURCES_WORDS = (*MEMORY_WORDS, "out of resource", "outofresources", "too many resources requested")
 # In messages of errors after which every later call of the process fails. The single words are HIP's.
 STICKY_WORDS = (
     "illegal memory access",
@@ -34,7 +35,7 @@ STICKY_WORDS = (
 # Where a launch fails, the runtime of CuTe DSL says the number of CUDA's error and nothing more.
 NUMBER = re.compile(r"cuda error code: (\d+)")
 WORDS_OF_NUMBER = {
-    2: MEMORY_WORDS,
+    2: OUT_OF_MEMORY,
     46: "devices unavailable",
     214: "uncorrectable ecc error",
     220: "uncorrectable nvlink error",
@@ -68,7 +69,8 @@ def status_of(error: BaseException) -> Status:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the GPU's memory did not suffice."""
-    return status_of(error) is Status.OUT_OF_RESOURCES and MEMORY_WORDS in words_of(error)
+    said = words_of(error)
+    return status_of(error) is Status.OUT_OF_RESOURCES and any(words in said for words in MEMORY_WORDS)
 
 
 def words_of(error: BaseException) -> str:

@@ -37,6 +37,7 @@ STATUSES = {
         ("Triton Error [CUDA]: an illegal memory access was encountered", Status.CRASHED, False),
         ("CUDA error: operation not supported on global/shared address space", Status.CRASHED, False),
         ("CUDA out of memory. Tried to allocate 9.00 GiB", Status.OUT_OF_RESOURCES, True),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", Status.OUT_OF_RESOURCES, True),
         ("out of resource: shared memory, Required: 300000", Status.OUT_OF_RESOURCES, False),
         ("invalid argument", Status.LAUNCH_ERROR, False),
         *((f"CUDA Error Code: {number}", status, number == 2) for number, status in STATUSES.items()),
