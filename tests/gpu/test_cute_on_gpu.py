@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from cute_copy import copy
 from dropping import terms_to_drop
 from gpu_work import Gpu
+from samples import ROOT
 
 import gemm_tuner as gt
 from gemm_tuner.core.language import language_of
@@ -48,6 +51,36 @@ def test_what_was_compiled_before_copies_and_is_tuned(tmp_path: Path) -> None:
     launch: Any = kernel
     launch(x, y)
     assert torch.equal(x, y)
+
+
+LAUNCHED_AFTER_A_FAULT = """
+import os
+import sys
+import torch
+import gemm_tuner as gt
+from gemm_tuner.launch.failures import status_of
+launch = gt.load_compiled(gt.read_compiled(sys.argv[1])[0])
+x = torch.zeros(8, 64, dtype=torch.bfloat16, device="cuda")
+y = torch.empty_like(x)
+launch(x, y)
+torch.cuda.synchronize()
+x[torch.tensor([100], device="cuda")]  # which a kernel of torch finds out
+try:
+    for _ in range(10**6):
+        launch(x, y)
+except Exception as error:
+    print(status_of(error).value, error, flush=True)
+os._exit(0)  # an end that tidies up may hang
+"""
+
+
+def test_a_launch_that_finds_the_gpu_lost_ends_the_process(tmp_path: Path) -> None:
+    """Its runtime says the number of CUDA's error alone."""
+    compiled = gt.par_compile(copy, [{"threads": 64}], target=probe.gpus()[0]["arch"], language="cute")
+    gt.save_compiled(compiled, tmp_path / "kernels.json")
+    command = [sys.executable, "-c", LAUNCHED_AFTER_A_FAULT, str(tmp_path / "kernels.json")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.startswith("crashed "), done.stdout + done.stderr
 
 
 # dtype_a, dtype_b, dtype_c, layout_b

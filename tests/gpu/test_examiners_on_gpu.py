@@ -76,6 +76,20 @@ def test_a_configuration_waits_four_times_for_the_gpu(gpu: Gpu) -> None:
     assert verdict.ok and 1 <= len(where) <= 4, where
 
 
+def test_what_shows_writes_to_large_tensors_takes_little_memory(gpu: Gpu) -> None:
+    import torch
+
+    from gemm_tuner.languages.seal import Seal, are_intact
+
+    large = torch.zeros(2**30, dtype=torch.uint8, device="cuda")
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    seal = Seal([large])
+    assert torch.cuda.max_memory_allocated() - before < large.numel() // 2
+    large[2**29 + 1] = 1
+    assert not are_intact([seal])
+
+
 @pytest.mark.parametrize("kind", ["bf16", "fp8 in blocks", "int4", "other ranks"])
 @pytest.mark.parametrize("room", ["for all", "for no operands"])
 def test_configurations_of_a_layer_get_the_verdicts_of_separate_checks(
