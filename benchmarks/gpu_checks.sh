@@ -6,7 +6,7 @@
 # twice, regret, growth, fp8, gpus: on the sizes of SUITES, size files or seeds (default: public and hard sizes, ten of
 # seed 1). moe: VLLM_KERNEL and SGLANG_KERNEL name the files of servers' kernels.
 set -uo pipefail
-out=${1:?usage: benchmarks/gpu_checks.sh OUT_DIR [tests|module|faults|twice|regret|growth|gpus|wide ...]}
+out=${1:?usage: benchmarks/gpu_checks.sh OUT_DIR [tests|module|faults|twice|regret|growth|fp8|moe|gpus|wide ...]}
 shift
 parts=${*:-tests module faults twice regret wide}
 mkdir -p "$out"
