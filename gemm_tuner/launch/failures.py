@@ -32,8 +32,9 @@ STICKY_WORDS = (
     "hiperrorlaunchfailure",
     "hiperroreccnotcorrectable",
 )
-# Where a launch fails, the runtime of CuTe DSL says the number of CUDA's error and nothing more.
-NUMBER = re.compile(r"cuda error code: (\d+)")
+# Where a launch fails, the runtime of CuTe DSL says the number of CUDA's error, and the DSL itself, where it is
+# imported, also its name.
+NUMBER = re.compile(r"(?:cuda error code: |cudaerror\w+ \(error code: )(\d+)")
 WORDS_OF_NUMBER = {
     2: OUT_OF_MEMORY,
     46: "devices unavailable",

@@ -50,8 +50,9 @@ def test_the_text_says_whether_the_process_can_go_on(text: str, status: Status, 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler is here")
 @pytest.mark.skipif(importlib.util.find_spec("nvidia_cutlass_dsl") is None, reason="CuTe DSL is not installed")
-def test_what_the_runtime_of_cute_dsl_says_is_understood(tmp_path: Path) -> None:
-    """In a process without the DSL itself, as launchers are."""
+@pytest.mark.parametrize("imports", ["", "import cutlass.cutlass_dsl.tvm_ffi_provider\n"])
+def test_what_the_runtime_of_cute_dsl_says_is_understood(imports: str, tmp_path: Path) -> None:
+    """In a process without the DSL itself, as launchers are, and in one of a user's that has it."""
     (tmp_path / "fails.c").write_text(FAILS)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", "fails.so", "fails.c"], cwd=tmp_path, check=True)
     code = """
@@ -66,6 +67,6 @@ for number in map(int, sys.argv[2:]):
     except Exception as error:
         print(status_of(error).value)
 """
-    command = [sys.executable, "-c", code, str(tmp_path / "fails.so"), *map(str, STATUSES)]
+    command = [sys.executable, "-c", imports + code, str(tmp_path / "fails.so"), *map(str, STATUSES)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.split() == [status.value for status in STATUSES.values()], done.stderr
