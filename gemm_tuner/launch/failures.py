@@ -9,7 +9,7 @@ from gemm_tuner.core.records import Status
 from gemm_tuner.launch.journal import End, Fail, Journal
 
 OUT_OF_MEMORY = "out of memory"
-MEMORY_WORDS = (OUT_OF_MEMORY, "status_alloc_failed")  # the second of cuBLAS and hipBLAS
+MEMORY_WORDS = (OUT_OF_MEMORY, "memoryerror", "status_alloc_failed")  # the last of cuBLAS and hipBLAS
 # In messages of Triton and drivers when a kernel does not fit the GPU; the process can continue.
 OUT_OF_RESOURCES_WORDS = (*MEMORY_WORDS, "out of resource", "outofresources", "too many resources requested")
 # In messages of errors after which every later call of the process fails. The single words are HIP's.

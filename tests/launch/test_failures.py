@@ -48,6 +48,11 @@ def test_the_text_says_whether_the_process_can_go_on(text: str, status: Status, 
     assert (status_of(error), is_out_of_memory(error)) == (status, is_of_memory)
 
 
+def test_what_does_not_fit_is_a_lack_of_memory_whatever_it_says() -> None:
+    error = MemoryError("the operands take 90000 MiB, 80000 MiB are free")
+    assert status_of(error) is Status.OUT_OF_RESOURCES and is_out_of_memory(error)
+
+
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler is here")
 @pytest.mark.skipif(importlib.util.find_spec("nvidia_cutlass_dsl") is None, reason="CuTe DSL is not installed")
 @pytest.mark.parametrize("imports", ["", "import cutlass.cutlass_dsl.tvm_ffi_provider\n"])
