@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -44,10 +45,18 @@ class Waiting:
 
     def run(self, plan: Path, heartbeat: Callable[[], object], limit_s: Callable[[], float]) -> Ended:
         """Lets it execute a plan, and moves what was written into the plan's folder. An exception (Ctrl-C) kills the
-        launcher and everything it started."""
+        launcher and everything it started.
+
+        heartbeat, limit_s: as of ``Watched.wait``. While it still waits to open the GPU (see ``open``), it is no stall.
+        """
+
+        def beat() -> object:
+            beaten = heartbeat()
+            return time.monotonic() if (self.folder / WAITING_FILE).exists() else beaten
+
         try:
             os.write(self._pipe, f"{plan}\n".encode())
-            ended = self.process.wait(heartbeat, limit_s)
+            ended = self.process.wait(beat, limit_s)
         finally:
             self.close(plan.parent)
         return replace(ended, log_path=plan.parent / LOG)

@@ -200,6 +200,36 @@ def test_what_waits_for_a_check_opens_the_gpu_while_none_is_timing(tmp_path: Pat
         launcher.close()
 
 
+def test_what_gets_its_plan_while_it_waits_to_open_the_gpu_is_not_taken_to_hang(tmp_path: Path) -> None:
+    """Finals of large sizes time for minutes."""
+    turn, where = tmp_path / "turn", tmp_path / "start00"
+    timing = Turn(turn, tmp_path)
+    timing.take()
+    timing.begin_timing()
+    live = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cpu", turn=turn)
+    launcher = live.starting_ahead(tmp_path / "ahead")
+    launcher.prepare_check()
+    launcher.open_check(Plan(VERIFY, (), (Work(SIZE, ()),), Method()))
+    until((tmp_path / "ahead" / "checks" / "00" / WAITING_FILE).exists)
+    (tmp_path / "script.py").touch()
+    where.mkdir()
+    Plan(VERIFY, ("script.py",), (), Method()).write(where / "plan.json")
+    looks = 0
+
+    def heartbeat() -> object:
+        nonlocal looks
+        looks += 1
+        if looks == 4:
+            timing.end()
+        return looks if looks > 4 else None
+
+    assert launcher.checks_ahead is not None
+    waiting = launcher.checks_ahead.take()
+    assert waiting is not None
+    ended = waiting.run(where / "plan.json", heartbeat, lambda: 0.0)
+    assert not ended.stalled and Finished() in read_journal(where / "journal.jsonl")
+
+
 def test_what_waited_before_its_plan_does_not_wait_by_it(launcher: LiveLauncher, tmp_path: Path) -> None:
     """One that is killed while it waits to open the GPU leaves a file that says so; the next with the plan works."""
     launcher.prepare_check()
