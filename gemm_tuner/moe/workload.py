@@ -16,7 +16,7 @@ from gemm_tuner.core.judges import Examiner
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
 from gemm_tuner.core.workload import Launch
-from gemm_tuner.languages.cute.extra import MADE_WITH, why_absent
+from gemm_tuner.languages.cute.extra import GET, MADE_WITH, why_absent
 from gemm_tuner.moe import (
     companions,
     cute_arguments,
@@ -83,7 +83,8 @@ class MoeWorkload(PlainWorkload):
         return ("cute",) if not families or CUTE.family in families else ()
 
     def absent(self, families: Iterable[str]) -> dict[str, str]:
-        why = why_absent() if CUTE.family in families else ""
+        brings = f"{GET} has one more kernel of this package's own; no gain over own_moe was measured"
+        why = why_absent(brings) if CUTE.family in families else ""
         return {CUTE.family: why} if why else {}
 
     def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace:

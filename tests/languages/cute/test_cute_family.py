@@ -12,10 +12,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import pytest
-from samples import RULES, TEMPLATES, config, device, problem
+from samples import ROOT, RULES, TEMPLATES, config, device, problem
 
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.compile.compile_tasks import tasks_for, write_scripts
@@ -26,7 +27,8 @@ from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import CompileResult, Status, Target, Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.config_keys import config_of
-from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.gemm.descriptors import rows_fit_descriptors
+from gemm_tuner.gemm.problem import GemmProblem, Layout, as_gemm
 from gemm_tuner.gemm.workload import WORKLOAD
 from gemm_tuner.languages import elf
 from gemm_tuner.languages.cute import extra, library
@@ -35,9 +37,11 @@ from gemm_tuner.languages.scratch import Scratch
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.languages.together import Together
 from gemm_tuner.languages.triton.binary import cuobjdump_path
+from gemm_tuner.store import results
 
 NEEDS_DSL = pytest.mark.skipif(importlib.util.find_spec("quack") is None, reason="CuTe DSL is not installed")
 TARGET = device("sm_90").target
+TUNED = ROOT / "results" / "tuned" / "nvidia_h200_bf16.yaml"
 
 
 def cute(**changes: int) -> KernelConfig:
@@ -173,8 +177,19 @@ def test_a_machine_without_the_extra_says_what_it_takes(monkeypatch: pytest.Monk
     monkeypatch.delenv(library.RUNTIME_VARIABLE, raising=False)
     monkeypatch.setattr(extra, "installed", dict)
     absent = WORKLOAD.absent(["gemm_tile", "gemm_cute"])
-    assert list(absent) == ["gemm_cute"] and "gemm-tuner[cute]" in absent["gemm_cute"]
+    assert list(absent) == ["gemm_cute"] and "EXTRAS=cute" in absent["gemm_cute"]
     assert "\n" not in absent["gemm_cute"] and "proprietary" in absent["gemm_cute"]
+
+
+def test_the_gain_of_the_extra_is_that_of_the_shipped_results() -> None:
+    """Of torch.mm's speed, sizes with aligned rows: the winners in Triton or their substitutes, and all winners."""
+    rows = [one for one in results.read(TUNED).rows if rows_fit_descriptors(as_gemm(one.problem))]
+    winners = [one.facts["vendor_us"] / one.facts["median_us"] for one in rows]
+    in_triton = [
+        one.facts["vendor_us"] / (one.substitute.time_us if one.substitute else one.facts["median_us"]) for one in rows
+    ]
+    before, after = geometric_mean(in_triton), geometric_mean(winners)
+    assert f"from {before:.2f} to {after:.2f} times torch.mm's (H200, bf16, {len(rows)} sizes)" in extra.BRINGS
 
 
 def test_other_versions_of_the_extra_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
