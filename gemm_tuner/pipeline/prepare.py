@@ -137,14 +137,19 @@ def note(options: RunOptions, arch: str) -> str:
 
 def absent_note(options: RunOptions, arch: str) -> str:
     """What it takes to have families of the space that are absent here; empty where none is, or none was asked for."""
-    workload = workload_of(options.kind)
-    if not workload.other_languages(options.families):
-        return ""
-    loaded, problems = space.load(space_file(options, arch), arch, options.kind), [e.problem for e in options.entries]
-    own = workload.own_space(problems, loaded.device) if problems else None
-    found = workload.absent((own or loaded).families)
+    found = absent_families(options, arch)
     lines = dict.fromkeys(found.values())
     return f"without {', '.join(found)}: {'; '.join(lines)}" if found else ""
+
+
+def absent_families(options: RunOptions, arch: str) -> dict[str, str]:
+    """What it takes to have each family of the space that is absent here, if it was asked for."""
+    workload = workload_of(options.kind)
+    if not workload.other_languages(options.families):
+        return {}
+    loaded, problems = space.load(space_file(options, arch), arch, options.kind), [e.problem for e in options.entries]
+    own = workload.own_space(problems, loaded.device) if problems else None
+    return workload.absent((own or loaded).families)
 
 
 def space_file(options: RunOptions, arch: str) -> Any:

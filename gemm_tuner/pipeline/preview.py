@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -136,6 +136,7 @@ def explain(options: RunOptions, text: str, out: Console) -> None:
     device = device_for(options)
     options = prepare.on_device(options, device)
     candidates = prepare.load_space(options, device)
+    require_family_of(text, prepare.absent_families(options, device.target.arch))
     rows = matching(candidates, text, device)
     for entry in options.entries:
         pruned = prepare.cut_space(candidates, entry.problem, device)
@@ -149,6 +150,13 @@ def explain(options: RunOptions, text: str, out: Console) -> None:
             else:
                 reason = "kept: no rule cuts it"
             print_line(out, f"  {count}  {reason}")
+
+
+def require_family_of(text: str, absent: Mapping[str, str]) -> None:
+    """Raises UserError for a configuration of a family that is absent here. absent: by family, what it takes."""
+    for family in sorted(absent, key=len, reverse=True):
+        if text.startswith(f"{family}_") or re.search(rf"(^|,)\s*family\s*=\s*{family}\s*(,|$)", text):
+            raise UserError(f"{family} needs what is not installed", where="--explain", hint=absent[family])
 
 
 def matching(candidates: Space, text: str, device: Device) -> npt.NDArray[np.intp]:
@@ -167,7 +175,7 @@ def matching(candidates: Space, text: str, device: Device) -> npt.NDArray[np.int
         return rows
     mask = np.ones(len(candidates.configs), dtype=bool)
     given: set[str] = set()
-    axes = [str(axis) for axis in candidates.configs.columns if axis != "family"]
+    axes = [str(axis) for axis in candidates.configs.columns]
     for part in text.split(","):
         field, _, value = (word.strip() for word in part.partition("="))
         if field not in axes or not re.fullmatch("[0-9A-Za-z_]{1,64}", value):

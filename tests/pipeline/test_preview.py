@@ -18,6 +18,7 @@ from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK, UserError
 from gemm_tuner.decide import finals_plan
 from gemm_tuner.gemm.axes import AMD_AXES, AXES
+from gemm_tuner.languages.cute import extra, library
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.budget import LIKE_NSYS
 from gemm_tuner.measure.device import Machine
@@ -218,6 +219,24 @@ def test_explain_counts_what_matches(capsys: pytest.CaptureFixture[str], thin: T
     counts = [int(line.split()[0]) for line in out[1:]]
     assert sum(counts) == 500
     assert any("cut by split_k_for_few_tiles (heuristic)" in line for line in out)
+
+
+def test_explain_takes_a_family_as_a_field(capsys: pytest.CaptureFixture[str], thin: Thin) -> None:
+    argv = (*SIZE, *thin("sm_90"), "--explain")
+    one, two = (shown(capsys, *argv, f"num_warps=8{more}").splitlines()[0] for more in ("", ",family=gemm_persistent"))
+    both, of_family = (int(line.split()[-2]) for line in (one, two))
+    assert 0 < of_family < both
+    assert "accepted: gemm_" in refused(capsys, *argv, "family=gemm_tiles")[1]
+
+
+@pytest.mark.parametrize("text", ["gemm_cute_BM128_BN160_BK64_GM4_SK1", "num_stages=0, family=gemm_cute"])
+def test_explain_says_what_a_family_that_is_absent_needs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.delenv(library.RUNTIME_VARIABLE, raising=False)
+    monkeypatch.setattr(extra, "installed", dict)
+    err = refused(capsys, *SIZE, "--arch", "sm_90", "--explain", text)[1]
+    assert "gemm_cute needs what is not installed" in err and extra.GET in err
 
 
 def test_explain_knows_the_fields_that_few_use(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
