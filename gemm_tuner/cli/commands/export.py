@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gemm_tuner.cli import kernel_export
 from gemm_tuner.cli.commands import Consoles
@@ -27,6 +28,9 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store import results, run_place
 from gemm_tuner.system.installation import data_folder
 from gemm_tuner.system.terminal_table import print_line
+
+if TYPE_CHECKING:
+    from gemm_tuner.export.gemm.module import Cost
 
 DESCRIPTION = """\
 Writes the configs of a results file as the files that a consumer reads, under the names that it asks for.
@@ -190,7 +194,9 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
     made = write_module(arguments.results, path, trust=trust, dry_run=arguments.check, overwrite=arguments.overwrite)
     for line in left_out_lines(made.left_out, verbose=arguments.verbose):
         print_line(shown.log, line)
-    for problem, text in (*made.costs, *made.remarks):
+    for line in cost_lines(made.costs, verbose=arguments.verbose):
+        print_line(shown.log, line)
+    for problem, text in made.remarks:
         print_line(shown.log, f"{problem.key}: {text}")
     missing = [one.size for one in made.left_out]
     if arguments.json:
@@ -202,7 +208,7 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
             "sizes": made.num_sizes,
             "left_out": [{"size": one.size, "reason": one.reason} for one in made.left_out],
             "in_cute": made.num_cute,
-            "in_triton_instead": [{"size": problem.key, "reason": text} for problem, text in made.costs],
+            "in_triton_instead": [{"size": one.problem.key, "reason": f"{one.text}: {one.why}"} for one in made.costs],
             "not_checked_on_gpu": [{"size": problem.key, "verified": text} for problem, text in made.remarks],
         }
         shown.out.print(json.dumps(document), markup=False, highlight=False, soft_wrap=True)
@@ -212,6 +218,20 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
         line = f"{path}: {state}, {made.num_sizes} sizes{in_cute}" if made.num_sizes else NOTHING
         print_line(shown.out, line)
     return closed(shown, missing, made.num_sizes + len(missing), differs=arguments.check and made.differs)
+
+
+def cost_lines(costs: Sequence[Cost], *, verbose: bool) -> list[str]:
+    """A line per reason why sizes run in Triton instead, and by how much slower; with ``verbose`` one more per size."""
+    by_reason: dict[str, list[Cost]] = {}
+    for one in costs:
+        by_reason.setdefault(one.why, []).append(one)
+    found = [f"{one.problem.key}: {one.text}" for one in costs] if verbose else []
+    for why, of_it in by_reason.items():
+        least, most = (f"{pick(one.times for one in of_it):.2f}" for pick in (min, max))
+        times = f"{least} to {most}" if least != most else least
+        named = some([one.problem.key for one in of_it])
+        found.append(f"in Triton, {times} times the time of their winners in CuTe DSL: {named}; {why}")
+    return found
 
 
 def lines(export: job.Export, *, checked: bool) -> list[str]:

@@ -25,13 +25,27 @@ CHECKED_ON_GPU = Trust()
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """A size that runs in Triton though its winner is in CuTe DSL. times: its time / the winner's. why: it does."""
+
+    problem: GemmProblem
+    winner: str
+    times: float
+    why: str
+
+    @property
+    def text(self) -> str:
+        return f"in Triton, {self.times:.2f} times the time of {self.winner}"
+
+
+@dataclass(frozen=True, slots=True)
 class ModuleFile:
     """The result of an export; nothing was written if num_sizes is 0.
 
     differs:  the file did not exist, or had another text.
     left_out: the sizes of the results file that are not in the module.
     remarks:  (size, how it was checked) for those that were not checked on a GPU.
-    costs:    (size, how much slower its configuration in Triton is than its winner in CuTe DSL, and why it is taken).
+    costs:    the sizes that run in Triton though their winner is in CuTe DSL.
     num_cute: the sizes whose kernel is in CuTe DSL.
     """
 
@@ -40,7 +54,7 @@ class ModuleFile:
     left_out: tuple[LeftOut, ...]
     remarks: tuple[tuple[GemmProblem, str], ...] = ()
     differs: bool = False
-    costs: tuple[tuple[GemmProblem, str], ...] = ()
+    costs: tuple[Cost, ...] = ()
     num_cute: int = 0
 
 
@@ -95,8 +109,8 @@ def with_winners(
     in_cute: list[tuple[Tuned, KernelConfig, float]],
     templates: Path,
     target: Target,
-) -> tuple[tuple[Tuned, ...], tuple[tuple[GemmProblem, str], ...]]:
-    """(the sizes, with their winners in CuTe DSL; (size, cost) for winners that could not be compiled)."""
+) -> tuple[tuple[Tuned, ...], tuple[Cost, ...]]:
+    """(the sizes, with their winners in CuTe DSL; what it costs where a winner could not be compiled)."""
     fit = [(one.problem, config) for one, config, _ in in_cute if not winner_fault(one.problem, config)]
     compiled = dict(zip((problem for problem, _ in fit), objects_of(fit, templates, target), strict=True))
     found, costs = {one.problem: one for one in tuned}, []
@@ -105,7 +119,7 @@ def with_winners(
         if isinstance(made, Object) and one.row is not None:
             found[one.problem] = replace(one, winner=Winner(config, us, one.row.verified, made))
         elif one.time_us:
-            costs.append((one.problem, f"in Triton, {one.time_us / us:.2f} times the time of {config.name}: {made}"))
+            costs.append(Cost(one.problem, config.name, one.time_us / us, str(made)))
     return tuple(found.values()), tuple(costs)
 
 

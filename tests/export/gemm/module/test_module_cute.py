@@ -140,8 +140,11 @@ def test_without_compiled_kernels_the_module_takes_substitutes_and_says_what_the
 ) -> None:
     assert main(["export", str(tuned), "--to", "module", "-o", str(tmp_path / "out")]) == 0
     said = capsys.readouterr()
-    costs = [line for line in said.err.splitlines() if "times the time of gemm_cute" in line]
-    assert len(costs) == 4 and all("1.25 times" in line and "pip install" in line for line in costs)
+    (cost,) = (line for line in said.err.splitlines() if "in Triton" in line)
+    assert "1.25 times" in cost and "and 1 more" in cost and "pip install" in cost
+    assert main(["export", str(tuned), "--to", "module", "-o", str(tmp_path / "out"), "--verbose"]) == 0
+    said_more = capsys.readouterr().err.splitlines()
+    assert len([line for line in said_more if "1.25 times the time of gemm_cute_BM" in line]) == 4
     assert not (tmp_path / "out" / "tuned_gemm_cute").exists()
     assert "CuTe" not in (tmp_path / "out" / "tuned_gemm.py").read_text(encoding="utf-8")
 
@@ -178,8 +181,8 @@ def test_a_winner_that_packs_is_replaced_by_its_substitute(tmp_path: Path) -> No
     write_choices(path, replace(HEADER), [row(size, packed)])
     made = write_module(path, tmp_path / "module.py")
     assert (made.num_sizes, made.num_cute, made.left_out) == (1, 0, ())
-    ((of, cost),) = made.costs
-    assert of == size and "1.25 times" in cost and "packs" in cost
+    (cost,) = made.costs
+    assert cost.problem == size and cost.times == 1.25 and "packs" in cost.why
 
 
 def test_a_substitute_that_may_not_be_exported_leaves_its_size_out(tmp_path: Path) -> None:
