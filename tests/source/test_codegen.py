@@ -255,6 +255,47 @@ def test_the_arguments_match_the_kernels(tmp_path: Path, templates: Path) -> Non
         }
 
 
+ODD = GemmProblem(257, 259, 261)
+CUTE = KernelConfig("gemm_cute", 128, 64, 64, 8, 4, 0, 0)
+PACKED = replace(CONFIG, family="gemm_packed", BLOCK_SIZE_N=128, PACK_BLOCK=2048)
+CUTE_PACKED = replace(CUTE, family="gemm_cute_packed", PACK_BLOCK=2048, SPLIT_K=1)
+CALLS_OF_SEVERAL = {
+    "gemm_tile": (BF16_NN, SPLIT, 2),
+    "gemm_persistent": (BF16_NN, replace(SPLIT, family="gemm_persistent"), 2),
+    "gemm_cute": (BF16_NN, CUTE, 2),
+    "gemm_cute, slices that are not equal": (replace(BF16_NN, k=4104), CUTE, 2),
+    "gemm_packed": (ODD, PACKED, 2),
+    "gemm_packed, slices": (ODD, replace(PACKED, SPLIT_K=4), 3),
+    "gemm_packed, nothing packed": (BF16_NN, replace(PACKED, SPLIT_K=4), 2),
+    "gemm_cute_packed": (ODD, CUTE_PACKED, 3),
+    "gemm_cute_packed, nothing packed": (replace(BF16_NN, n=4096), replace(CUTE_PACKED, SPLIT_K=4), 2),
+}
+
+
+@pytest.mark.parametrize("case", CALLS_OF_SEVERAL)
+def test_the_first_kernel_of_a_call_never_starts_early_and_others_do(
+    tmp_path: Path, templates: Path, case: str
+) -> None:
+    """Early: before the kernel ahead of it has ended, which for the first one belongs to another call."""
+    from gemm_tuner.gemm.kernels import blank_calls
+    from gemm_tuner.languages.scripts import load_script
+    from gemm_tuner.languages.triton.blank import Blank
+
+    def starts_early(launch: tuple[Any, ...]) -> bool:
+        _, kernel, _, _, options = launch
+        if not hasattr(kernel, "builder"):
+            return bool(options.get("launch_pdl", False))
+        said = '"use_pdl": follows' in kernel.text, '"use_pdl": False' in kernel.text
+        assert sum(said) == 1
+        return said[0] and bool(kernel.values["follows"])
+
+    problem, config, count = CALLS_OF_SEVERAL[case]
+    path = tmp_path / codegen.write_script(templates, tmp_path, config.family, problem, (config,), SM_90).file
+    script = load_script(str(path))
+    launches = blank_calls(script, script.CONFIGS[config.name], problem, Blank)
+    assert [starts_early(one) for one in launches] == [False] + [True] * (count - 1)
+
+
 LAUNCH_ONLY = {
     "gemm_tile": {},
     "gemm_persistent": {"PROGRAMS_PER_SM": 3},
