@@ -57,6 +57,8 @@ class Choice:
     process_spread_pct: spread of its per-process medians, percent of the least; None for fewer than two processes.
     vendor_us:  time of the vendor library for the same call, or of the kind's default configuration; None when neither
                 was timed.
+    summed_us:  the times of the kernels of a call, added up; None for calls of one kernel.
+    vendor_summed_us: the same of the call that vendor_us is of.
     derived:    values computed from the configuration, such as a grid size: (name, value).
     overruled:  finalists that ranked before it and were rejected: (name, reason).
     substitute: for a configuration in an optional language.
@@ -83,6 +85,8 @@ class Choice:
     overruled: tuple[tuple[str, str], ...] = ()
     derived: tuple[tuple[str, int | float | bool | str], ...] = ()
     substitute: Substitute | None = None
+    summed_us: float | None = None
+    vendor_summed_us: float | None = None
 
     @property
     def tflops(self) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, median
 
 import numpy as np
 
@@ -90,6 +90,19 @@ def publishing_of(timings: Sequence[Timing]) -> set[int]:
     if len(finalists_in) > 1 and len(publishes) in (0, len(finalists_in)):
         publishes ^= {max(finalists_in, key=lambda process: (finalists_in[process], process))}
     return publishes
+
+
+def summed_us(timings: Sequence[Timing], name: str) -> float | None:
+    """The own times of the kernels of a finalist's call, added up, microseconds: the median over the publishing
+    processes. None where a call is one kernel, or where calls of a sample differ in their operands."""
+    publishes = publishing_of(timings)
+    found = [
+        sum(one.kernels_us)
+        for one in timings
+        if one.name == name and one.kernels_us and (not publishes or one.process in publishes)
+        if workload_of(one.problem.kind).calls_of_a_sample(one.problem) == 1
+    ]
+    return median(found) if found else None
 
 
 def finalists_of(cells: Cells, names: Iterable[str]) -> Cells:

@@ -31,7 +31,8 @@ SUPPORT_SYMBOLS = frozenset({BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL})
 @dataclass(frozen=True, slots=True)
 class Joined:
     """samples_us: by (work, configuration), times of the timed calls in order, microseconds. missing: the reason why a
-    configuration has none. kernels_us: of calls of several kernels, the median own time of each, in their order.
+    configuration has none. kernels_us: of calls of several kernels, the median own time of each, in their order; for
+    the vendor library as far as its calls are of as many kernels.
     numbers: of the calls of samples_us."""
 
     samples_us: dict[tuple[int, str], tuple[float, ...]]
@@ -283,9 +284,11 @@ def _collect(
         if found is not None and key not in wrong and not call.warm and (call.work, call.round) not in rounds:
             samples[key].append(found.time_us(by_span=call.queued))
             numbers[key].append(call.number)
-            if len(call.symbols) > 1:
+            if len(found.rows) > 1:
                 own_us = {row.name: row.us for row in found.rows}
-                kernels[key].append([own_us[symbol] for symbol in call.symbols])
-    medians = {key: tuple(map(median, zip(*calls, strict=True))) for key, calls in kernels.items()}
+                by_symbol = [own_us[symbol] for symbol in call.symbols]
+                kernels[key].append(by_symbol or [row.us for row in found.rows])
+    alike = {key: calls for key, calls in kernels.items() if len({*map(len, calls)}) == 1}
+    medians = {key: tuple(map(median, zip(*calls, strict=True))) for key, calls in alike.items()}
     ran = {key: tuple(of) for key, of in numbers.items()}
     return Joined({key: tuple(times) for key, times in samples.items()}, wrong, medians, ran)

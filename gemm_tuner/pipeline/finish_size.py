@@ -10,7 +10,8 @@ from gemm_tuner.consumers.server import Server
 from gemm_tuner.core.records import Device, Status, Timing, Verdict
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide import choose
-from gemm_tuner.decide.sheet import BESIDE
+from gemm_tuner.decide.sheet import BESIDE, summed_us
+from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.pipeline import rivals, serving, substitutes
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.finals import Finals
@@ -49,9 +50,13 @@ class SizeFinisher:
         self.older.note_chosen(state, name, self.log)
         chosen = choose.measured_choice(sound, name, state.kept[name], verdicts, self.device, self.source, ties)
         default = self.older.defaults.get(problem)
+        beside, timings = VENDOR, self.finals.timings.get(problem, ())
         if default is not None and default.name in ranked.times:
+            beside = default.name
             chosen = replace(chosen, vendor_us=ranked.times[default.name].us)
-        calls = calls_us(self.finals.timings.get(problem, ()), state.own)
+        ours_us, others_us = summed_us(timings, name), summed_us(timings, beside)
+        chosen = replace(chosen, summed_us=ours_us, vendor_summed_us=others_us)
+        calls = calls_us(timings, state.own)
         noted = workload_of(problem.kind).found_in_finals(problem, calls, name)
         us, published = finals_us(self.finals, state), self.results.published.get(problem)
         served = serving.served_choices(self.servers, state, us, store.verdicts, published=published)

@@ -24,7 +24,7 @@ RESERVED = frozenset({
     *("kind", "kernel", "spec", "case", "family", "name", "source", "verified", "derived", "reason", "served"),
     *("runner_up", "kept_from", "found_wrong", "overruled", "predicted_us", "max_abs_error", "error_over_bound"),
     *("median_us", "p20_us", "p80_us", "tflops", "roofline_pct", "vendor_us", "vendor_ratio", "gap_pct"),
-    *("process_spread_pct", "samples", "processes", "tie"),
+    *("process_spread_pct", "samples", "processes", "tie", "summed_us", "vendor_summed_us"),
 })  # fmt: skip
 
 

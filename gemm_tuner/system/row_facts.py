@@ -30,9 +30,11 @@ class TimedFacts(TypedDict, total=False):
     median_us: NotNegative
     p20_us: NotNegative
     p80_us: NotNegative
+    summed_us: NotNegative
     tflops: NotNegative
     roofline_pct: NotNegative
     vendor_us: NotNegative
+    vendor_summed_us: NotNegative
     vendor_ratio: NotNegative
     gap_pct: Finite
     process_spread_pct: NotNegative

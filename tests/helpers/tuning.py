@@ -123,7 +123,7 @@ class StandInGpu(Launcher):
     before:   called with each plan before it runs; may raise, as a GPU does that fails.
     after_a_size: called with the plan when a size is through.
     wrong:    names that a check finds wrong.
-    kernels:  own times of the kernels of a call, by name.
+    kernels:  own times of the kernels of a call, by name; the vendor library's under VENDOR.
     """
 
     us: Mapping[str, float] = field(default_factory=dict)
@@ -168,7 +168,8 @@ class StandInGpu(Launcher):
                 found[work.problem, name] = Timing(work.problem, name, status, *of, kernels_us=kernels_us)
         if plan.stage == FINALS and work.vendor:
             samples = tuple(self.vendor_us * factor for factor in factors)
-            found[work.problem, VENDOR] = Timing(work.problem, VENDOR, Status.OK, samples)
+            kernels_us = self.kernels.get(VENDOR, ())
+            found[work.problem, VENDOR] = Timing(work.problem, VENDOR, Status.OK, samples, kernels_us=kernels_us)
         if plan.stage == FINALS and work.again:
             samples = self._samples(work.again, factors, dice)
             found[work.problem, AA_TEST] = Timing(work.problem, AA_TEST, Status.OK, samples, work.again)

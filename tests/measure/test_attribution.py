@@ -62,6 +62,16 @@ def test_kernels_of_a_call_have_times_of_their_own_in_the_calls_order() -> None:
     assert join(trace(turned, scopes), planned, by_scope=True).kernels_us == {(0, SPLIT): (6.0, 2.0)}
 
 
+def test_the_vendors_kernels_have_times_of_their_own_where_all_its_calls_have_as_many() -> None:
+    one = [(BEGIN_SYMBOL, 1.0), ("gemm", 4.0), ("reduce", 2.0), (END_SYMBOL, 1.0)]
+    other = [(BEGIN_SYMBOL, 1.0), ("gemm", 6.0), (END_SYMBOL, 1.0)]
+    planned = calls(*[(0, VENDOR, ())] * 2)
+    twice = [*one, (BEGIN_SYMBOL, 1.0), ("gemm", 6.0), ("reduce", 1.0), (END_SYMBOL, 1.0)]
+    assert join(trace(twice), planned, by_scope=False).kernels_us == {(0, VENDOR): (5.0, 1.5)}
+    for rows in ([*one, *other], [*other, *other]):
+        assert join(trace(rows), planned, by_scope=False).kernels_us == {}
+
+
 def test_the_span_of_several_kernels_counts_where_the_queue_was_full() -> None:
     """And their sum where the host may have kept the GPU waiting, or the profiler keeps no real time."""
     call = calls((0, SPLIT, (SPLIT, REDUCE)), (0, VENDOR, ()), (0, A, (A,)))
