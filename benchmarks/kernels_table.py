@@ -156,7 +156,7 @@ def ratio_summary(lines: Iterable[Line]) -> str:
         return "torch.mm / ours: no row has a time of torch.mm."
     lowest, where = min(known, key=lambda pair: pair[0])
     small = [ratio for ratio, problem in known if problem.m <= SMALL_M]
-    under = sum(ratio < LOW_RATIO for ratio, _ in known)
+    under = sum(float(decimals(ratio, 3)) < LOW_RATIO for ratio, _ in known)  # as the table shows them
     return (
         f"torch.mm / ours, geometric mean: {mean_text([ratio for ratio, _ in known])}; "
         f"M <= {SMALL_M}: {mean_text(small)}; lowest: {lowest:.3f} ({where.key}); under {LOW_RATIO}: {under}."

@@ -96,6 +96,14 @@ def test_the_summary_leaves_out_what_has_no_time_and_says_so(tuned: Path) -> Non
     assert "Without a config: 8x8x8_bf16_nn (no configuration)." in text
 
 
+def test_a_ratio_counts_as_low_where_the_table_shows_it_so(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.yaml"
+    write_choices(path, HEADER, [choice(LARGE, 1000.0, 969.6), choice(SMALL, 1000.0, 969.4)])
+    text = kernels_table.document(path, None, None, "")
+    assert (cells(text, LARGE.key)[-2], cells(text, SMALL.key)[-2]) == ("0.970", "0.969")
+    assert "under 0.97: 1." in text
+
+
 def test_a_baseline_has_its_own_column_and_mean(tuned: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
     write_choices(other, HEADER, [choice(LARGE, 250.0, None), choice(SMALL, 12.8, None)])
