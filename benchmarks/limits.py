@@ -32,12 +32,14 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
 from gemm_tuner.compile import compile_tasks
+from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.core.language import language_of
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL
-from gemm_tuner.core.records import Target
+from gemm_tuner.core.records import Status, Target
 from gemm_tuner.gemm.config import tile
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
+from gemm_tuner.languages.together import named
 from gemm_tuner.launch.plan import FINALS, VENDOR, Method, Plan, Work
 from gemm_tuner.measure import device
 from gemm_tuner.measure.launcher_process import launcher_env
@@ -49,7 +51,9 @@ from gemm_tuner.store import results
 
 WARM_CALLS = 2
 LONGEST_VENDOR_NAME = 48
-OUTPUT, LOG, PLAN_FILE = "counters.csv", "child.log", "plan.json"
+OUTPUT, LOG, PLAN_FILE, CACHE = "counters.csv", "child.log", "plan.json", "cache"
+LANGUAGES = ("triton", "cute")
+COMPILE_LIMIT_S = 300
 QUERY_TIMEOUT_S = 120
 METRIC_NAME = re.compile(r"[a-z][a-z0-9]*__\w+")
 LAUNCH = "launch__"  # ncu lists these apart from the rest, and knows them without counters
@@ -133,10 +137,18 @@ def target_here() -> Target:
 
 
 def write_plan(folder: Path, rows: Iterable[results.Row], target: Target) -> Plan:
-    """Generates the scripts and writes the child's plan: one work a size, its own configuration and torch.mm."""
+    """Generates the scripts, compiles their kernels (those in CuTe DSL are only launched in the child) and writes the
+    child's plan: one work a size, its own configuration and torch.mm. Raises UserError for what does not compile."""
     wanted = [(as_gemm(row.problem), tile(row.config)) for row in rows if row.config]
     (folder / "scripts").mkdir(exist_ok=True)
     scripts = compile_tasks.write_scripts(ROOT / "templates", folder / "scripts", wanted, target)
+    tasks = compile_tasks.tasks_for(wanted, scripts, target)
+    where = folder / CACHE, folder / LOG, folder / "scripts"
+    where[0].mkdir(exist_ok=True)
+    with CompilePool(named(LANGUAGES), target, 1, *where, limit_s=COMPILE_LIMIT_S, kind="gemm") as pool:
+        for task, result in pool.run(tasks):
+            if result.status is not Status.OK:
+                raise UserError(f"does not compile: {result.message or result.status.value}", where=task.name)
     order = list(scripts)
     work = tuple(
         Work(problem, ((order.index((config.family, problem.signature)), config.name),), vendor=True)
@@ -243,7 +255,7 @@ def ncu_command(ncu: str, metrics: Iterable[str], folder: Path) -> list[str]:
 
 def run_ncu(command: list[str], folder: Path) -> None:
     """Raises EnvironmentFault with the last words of the child when it fails; all of them are in the log."""
-    environment = launcher_env(language_of("triton"), folder / "triton_cache", PLAIN_NUMBERS)
+    environment = launcher_env(named(LANGUAGES), folder / CACHE, PLAIN_NUMBERS)
     with (folder / LOG).open("w", encoding="utf-8") as log:
         done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environment, check=False)
     if done.returncode != 0:

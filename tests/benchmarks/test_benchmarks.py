@@ -226,6 +226,21 @@ def test_the_plan_holds_the_named_sizes_with_their_configurations(tuned: Path, t
         assert work.vendor and name in Path(plan.scripts[script]).read_text()
 
 
+@pytest.mark.skipif(importlib.util.find_spec("quack") is None, reason="CuTe DSL is not installed")
+def test_kernels_that_are_only_launched_under_ncu_are_compiled_before(tmp_path: Path) -> None:
+    path, of_cute = tmp_path / "tuned.yaml", KernelConfig("gemm_cute", 64, 64, 64, 8, 1, 0, 0)
+    write_choices(path, HEADER, [choice(LARGE, 1000.0, 970.0, of_cute)])
+    limits.write_plan(tmp_path, list(results.read(path).rows), samples.device("sm_90").target)
+    assert [one.parent.parent.name for one in tmp_path.rglob("kernel.so")] == ["cache"]
+
+
+def test_a_configuration_that_does_not_compile_is_named(tmp_path: Path) -> None:
+    path, of_cute = tmp_path / "tuned.yaml", KernelConfig("gemm_cute", 320, 256, 64, 8, 1, 0, 0)
+    write_choices(path, HEADER, [choice(LARGE, 1000.0, 970.0, of_cute)])
+    with pytest.raises(UserError, match=r"gemm_cute_BM320_BN256.*: does not compile: "):
+        limits.write_plan(tmp_path, list(results.read(path).rows), samples.device("sm_90").target)
+
+
 def test_a_size_that_no_row_has_is_refused(tuned: Path) -> None:
     with pytest.raises(UserError, match="no size 1x2x3"):
         limits.chosen_rows(results.read(tuned), ["1x2x3"], None, tuned)
