@@ -15,6 +15,7 @@ import psutil
 from gemm_tuner import profilers
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.language import language_of
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.machine_check import gpus
@@ -40,6 +41,7 @@ class Plan:
 
     arch, backend: what kernels are compiled for. source: "measured" or "predicted".
     stand_in: a sentence that names the other architecture whose space file is used; "" for its own.
+    absent: (kernel family of that file, what it takes to have it) for those that are not installed.
     """
 
     arch: str
@@ -50,6 +52,7 @@ class Plan:
     profiler_fault: str
     source: str
     stand_in: str = ""
+    absent: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +101,10 @@ def plan(machine: Machine, rules_dir: Path, profiler: str, arch: str) -> Plan:
     wanted = arch or own or devices.DEFAULT_ARCH
     backend = "hip" if wanted.startswith("gfx") else "cuda"
     file, space_fault, stand_in, tool, tool_fault = "", "", "", "", ""
+    absent: tuple[tuple[str, str], ...] = ()
     try:
         path = space.space_path(rules_dir, wanted)
-        space.load(path, wanted)
+        absent = tuple(workload_of("gemm").absent(space.load(path, wanted).families).items())
         file, stand_in = str(path), space.stand_in_note(rules_dir, wanted)
     except UserError as error:
         space_fault = error.one_line()
@@ -110,7 +114,7 @@ def plan(machine: Machine, rules_dir: Path, profiler: str, arch: str) -> Plan:
     except UserError as error:
         tool_fault = error.one_line()
     source = "measured" if measurable and file and tool else "predicted"
-    return Plan(wanted, backend, file, space_fault, tool, tool_fault, source, stand_in)
+    return Plan(wanted, backend, file, space_fault, tool, tool_fault, source, stand_in, absent)
 
 
 _COMPILERS = ("gcc", "clang", "cc")  # in the order in which Triton looks for one

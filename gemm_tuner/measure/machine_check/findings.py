@@ -78,6 +78,9 @@ def _plan(facts: Facts) -> Iterable[Finding]:
         yield Finding(Level.BLOCKS, plan.space_fault)
     if plan.stand_in:
         yield Finding(Level.NOTE, plan.stand_in)
+    for why in dict.fromkeys(why for _, why in plan.absent):
+        families = ", ".join(family for family, its in plan.absent if its == why)
+        yield Finding(Level.NOTE, f"without the kernel families {families}", why)
     if own and plan.profiler_fault:
         yield Finding(Level.BLOCKS, plan.profiler_fault)
     if own and plan.profiler == "ncu" and facts.around.counters_for_root:

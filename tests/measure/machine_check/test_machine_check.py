@@ -15,6 +15,7 @@ from samples import NO_GPU, RULES, gpu
 
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EXIT_OK, EnvironmentFault
+from gemm_tuner.languages.cute import extra, library
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.machine_check import facts, gpus
@@ -197,6 +198,7 @@ def test_what_spoils_times_is_warned_of_and_blocks_nothing(known: Facts, words: 
         (replace(GOOD, machine=Machine((gpu(0), gpu(1, "NVIDIA A100", "sm_80")), NO_GPU.versions, "")),
          "several kinds (0: NVIDIA H200, 1: NVIDIA A100)", "--gpu_ids"),
         (replace(GOOD, around=replace(AROUND, cpu_limit=0.5)), "may use 0.5 of", "--num_threads 1"),
+        (replace(GOOD, plan=replace(PLAN, absent=(("one", "get it"), ("other", "get it")))), "one, other", "get it"),
     ],
 )  # fmt: skip
 def test_what_is_good_to_know_is_a_note(known: Facts, words: str, mend: str) -> None:
@@ -225,6 +227,14 @@ def test_the_plan_is_that_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     tool.unlink()
     missing = facts.plan(machine, RULES, "nsys", "")
     assert "nsys is not installed" in missing.profiler_fault and missing.source == "predicted"
+
+
+def test_families_that_need_an_extra_are_named_where_the_architecture_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(library.RUNTIME_VARIABLE, raising=False)
+    monkeypatch.setattr(extra, "installed", dict)
+    of = {arch: facts.plan(NO_GPU, RULES, "auto", arch).absent for arch in ("sm_90", "sm_100", "sm_80", "gfx942")}
+    assert of["sm_90"] == tuple((name, extra.BRINGS) for name in ("gemm_cute", "gemm_cute_packed"))
+    assert of["sm_100"] and not of["sm_80"] and not of["gfx942"]
 
 
 def test_the_command_on_a_machine_with_and_without_a_gpu(
