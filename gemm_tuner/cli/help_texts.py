@@ -8,7 +8,7 @@ tune_gemm.py --gemm_size_file FILE [flags]
        tune_gemm.py SUBCOMMAND ...
 """
 DESCRIPTION = """\
-Finds the fastest correct Triton kernel configuration on this GPU for every GEMM size in a list, and writes
+Finds the fastest correct kernel configuration on this GPU for every GEMM size in a list, and writes
 them as a tuned-config YAML. Without a GPU, kernels are compiled for --arch, ranked by a model and checked in
 Triton's interpreter; such rows say 'source: predicted'.
 
