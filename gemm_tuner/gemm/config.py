@@ -71,8 +71,10 @@ class KernelConfig:
 
     @property
     def simplicity(self) -> tuple[int, ...]:
-        """Sort key: fewer kernels and programs first, then fewer stages and warps, then smaller tiles."""
+        """Sort key: Triton before a library of an optional language, which chooses warps and stages; then fewer kernels
+        and programs, then fewer stages and warps, then smaller tiles."""
         return (
+            int(self.num_warps == 0),
             *(self.SPLIT_K, self.WARP_SPECIALIZE, self.num_stages, self.num_warps),
             *(self.EPILOGUE_SUBTILE, self.GROUP_SIZE_M),
             self.BLOCK_SIZE_M * self.BLOCK_SIZE_N * self.BLOCK_SIZE_K,

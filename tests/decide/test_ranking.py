@@ -13,6 +13,7 @@ from gemm_tuner.core.records import Role, Status, Timing
 from gemm_tuner.decide import estimates
 from gemm_tuner.decide.ranking import Judge, Ranking, judge_of
 from gemm_tuner.decide.sheet import call_noise, screening_noise, sheet_of
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.launch.plan import AA_TEST, VENDOR
 
 SIZE = problem(512, 512, 512)
@@ -68,6 +69,17 @@ def test_the_simpler_of_a_tie_is_chosen_within_half_a_percent_only() -> None:
     assert rank(near).order == (SIMPLE.name, COMPLEX.name)
     assert rank(far).order == (COMPLEX.name, SIMPLE.name)
     assert rank(near).ties == rank(far).ties == {SIMPLE.name, COMPLEX.name}
+
+
+def test_what_needs_an_extra_is_chosen_only_where_it_is_ahead_of_a_tie() -> None:
+    """Its class chooses warps and stages, which are 0 among its fields and would count as the fewest."""
+    cute = KernelConfig("gemm_cute", 64, 64, 64, 1, 1, 0, 0)
+    split = config(SPLIT_K=8, num_stages=6, num_warps=8)
+    known, noise = {one.name: one for one in (cute, split)}, np.array([0.7, -0.4, 0.1, -0.6, 0.2])
+    for split_us, first in ((100.3, split), (100.9, cute)):
+        sheet = sheet_of(in_processes({split.name: tuple(split_us + noise), cute.name: tuple(100 - noise)}))
+        ranking = judge_of([(sheet, known)]).rank_finalists(sheet, known)
+        assert ranking.ties == set(known) and ranking.order[0] == first.name
 
 
 def test_a_certain_difference_is_no_tie_however_small() -> None:
