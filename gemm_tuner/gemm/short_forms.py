@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from gemm_tuner.core.records import Problem
-from gemm_tuner.gemm.config import AMD_NAME_PARTS, NAME_PARTS
+from gemm_tuner.gemm.config import AMD_NAME_PARTS, FAMILY_NAME_PARTS, NAME_PARTS
 from gemm_tuner.gemm.problem import Layout, as_gemm
 from gemm_tuner.gemm.problem_keys import dtype_c_for
 
@@ -14,9 +14,12 @@ _NAME = re.compile(r"(?:gemm_)?(?P<family>\w+?)_BM(?P<m>\d+)_BN(?P<n>\d+)_BK(?P<
 _FIELD = re.compile(r"_([A-Z]+)(\d+)")
 _BLOCKS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
 _SHORT = {field: short.lower() for field, short in (*NAME_PARTS, *AMD_NAME_PARTS) if field not in _BLOCKS}
+_SHOWN_IN_LEGEND = (*_BLOCKS, "GROUP_SIZE_M", "num_warps", "num_stages")
+_FURTHER = (*NAME_PARTS, *FAMILY_NAME_PARTS, *AMD_NAME_PARTS)
 CONFIG_LEGEND = (
     "tile 128x256x64 gm8 w8 s3: family gemm_tile, BLOCK_SIZE_M x N x K, GROUP_SIZE_M, num_warps, num_stages; "
-    "further fields where they are used: sk SPLIT_K, es EPILOGUE_SUBTILE, ps PROGRAMS_PER_SM"
+    "further fields where they are used: "
+    + ", ".join(f"{short.lower()} {field}" for field, short in _FURTHER if field not in _SHOWN_IN_LEGEND)
 )
 _UNUSED_IN_ENTRIES = {"SPLIT_K": 1, "NUM_KSPLIT": 1, "cache_modifier": None}
 MEANINGS = {

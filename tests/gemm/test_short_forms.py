@@ -10,8 +10,10 @@ from samples import archs, config
 from screens import TUNED, choices_of
 
 from gemm_tuner.core.labels import Labels, label, labels, legend
+from gemm_tuner.gemm.config import AMD_NAME_PARTS, FAMILY_NAME_PARTS, NAME_PARTS
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.short_forms import short_config
+from gemm_tuner.gemm.workload import WORKLOAD
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.space.space import configs_of
@@ -34,6 +36,17 @@ def test_the_short_form_of_a_configuration() -> None:
     assert short_config(own).startswith("my_own 128x256x64 ")
     for other in (VENDOR, "", "gemm_tile", "[bold]_BM1"):
         assert short_config(other) == other
+
+
+def test_the_legend_explains_every_part_of_a_short_form() -> None:
+    every = config(**{field: 4 for field, _ in (*NAME_PARTS, *FAMILY_NAME_PARTS, *AMD_NAME_PARTS)})
+    family, tile, *parts = short_config(every.name).split()
+    words = WORKLOAD.config_legend.replace(",", "").replace(":", "").split()
+    assert (family, tile) == ("tile", "4x4x4")
+    for part in parts:
+        short = part.removesuffix("4")
+        assert any(word.rstrip("0123456789") == short for word in words), part
+    assert {field for field, _ in (*FAMILY_NAME_PARTS, *AMD_NAME_PARTS)} <= set(words)
 
 
 PROBLEMS = [
