@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Measures the tables of benchmarks/kernels.md on the GPU at hand, into OUT_DIR.
-#   benchmarks/kernels.sh OUT_DIR [PART ...]      parts: tests bf16 fp16 fp8 block limits (default: all, about 40 min on 16 cores)
+# Measures tables of benchmarks/kernels.md on the GPU at hand, into OUT_DIR: public and hard sizes, layers of DeepSeek-V3.
+#   benchmarks/kernels.sh OUT_DIR [PART ...]      parts: tests bf16 fp16 fp8 block deepseek limits (default: all)
 set -euo pipefail
-out=${1:?usage: benchmarks/kernels.sh OUT_DIR [tests|bf16|fp16|fp8|block|limits ...]}
+out=${1:?usage: benchmarks/kernels.sh OUT_DIR [tests|bf16|fp16|fp8|block|deepseek|limits ...]}
 shift
-parts=${*:-tests bf16 fp16 fp8 block limits}
+parts=${*:-tests bf16 fp16 fp8 block deepseek limits}
 cd "$(dirname "$0")/.."
 mkdir -p "$out"
 python=${PYTHON:-python3}
 
-# sizes FILE KEYS LAYOUT ...: the public sizes with these keys, once for each layout of B
+# sizes FILE KEYS LAYOUT ...: the public and the hard sizes with these keys, once for each layout of B
 sizes() {
     "$python" - "$@" <<'PY'
 import sys, yaml
 path, keys, *layouts = sys.argv[1:]
-rows = yaml.safe_load(open("benchmarks/public_sizes.yaml"))
+rows = [row for name in ("public", "hard") for row in yaml.safe_load(open(f"benchmarks/{name}_sizes.yaml"))]
 with open(path, "w") as file:
     for layout in layouts:
         for row in rows:
@@ -67,10 +67,16 @@ for part in $parts; do
             tune vllm --benchmark
             table block --baseline "$out/vllm.yaml" --baseline_name "vLLM default"
             ;;
+        deepseek)  # at TP 8, with what vLLM and SGLang can launch
+            "$python" tune_gemm.py sizes --from tests/data/size_sources/deepseek_v3_config.json --tp 8 --m 1,16,64,256,1024,4096 \
+                -o "$out/deepseek.all.yaml"
+            grep "scaling: block" "$out/deepseek.all.yaml" > "$out/deepseek.sizes.yaml"
+            tune deepseek --compare --serve vllm --serve sglang
+            ;;
         limits)
             "$python" benchmarks/limits.py "$out/bf16.yaml" --layout_b row --size 5000x5000x5000 --size 1000x1000x1000 \
-                --size 4096x2304x7168 --size 17x5120x5120 --size 4096x4096x4096 | tee "$out/limits.md"
+                --size 64x64x65536 --size 17x5120x5120 --size 4096x4096x4096 | tee "$out/limits.md"
             ;;
-        *) echo "unknown part $part; parts: tests bf16 fp16 fp8 block limits" >&2; exit 2 ;;
+        *) echo "unknown part $part; parts: tests bf16 fp16 fp8 block deepseek limits" >&2; exit 2 ;;
     esac
 done
