@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -179,6 +180,19 @@ def test_a_machine_without_the_extra_says_what_it_takes(monkeypatch: pytest.Monk
     absent = WORKLOAD.absent(["gemm_tile", "gemm_cute"])
     assert list(absent) == ["gemm_cute"] and "EXTRAS=cute" in absent["gemm_cute"]
     assert "\n" not in absent["gemm_cute"] and "proprietary" in absent["gemm_cute"]
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_make_tune_installs_the_extra_only_when_it_is_asked_for(tmp_path: Path) -> None:
+    def said(*words: str) -> str:
+        command = ["make", "--dry-run", "-C", str(ROOT), "tune", f"VENV={tmp_path}", *words]
+        plain = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS")}
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=plain).stdout
+
+    installed = said() + (ROOT / "requirements.txt").read_text()
+    assert "requirements.txt" in installed
+    assert not [name for name in (*extra.PINNED, "tvm-ffi", "[cute]") if name in installed]
+    assert "install --quiet '.[cute]'" in said("EXTRAS=cute")
 
 
 def test_the_gain_of_the_extra_is_that_of_the_shipped_results() -> None:
