@@ -205,9 +205,16 @@ def compare_without_tuning(options: RunOptions, console: Console, out: Console) 
         return check_given(session, states, launchers)
 
 
+def is_beyond(session: Session, state: SizeState) -> bool:
+    """Whether nothing runs the kernels of a size's configuration without a GPU."""
+    return not all(predict.is_checked(session, state, name) for name in state.kept)
+
+
 def check_given(session: Session, states: list[SizeState], launchers: Sequence[Launcher]) -> int:
     options, environment = session.options, session.environment
-    wanted = [(state.problem, config) for state in states for config in state.kept.values()]
+    only_on_gpu = {state.problem for state in states if environment.source == "predicted" and is_beyond(session, state)}
+    here = [state for state in states if state.problem not in only_on_gpu]
+    wanted = [(state.problem, config) for state in here for config in state.kept.values()]
     scripts = session.write_scripts(wanted)
     found: list[str | None] = []
 
@@ -218,23 +225,24 @@ def check_given(session: Session, states: list[SizeState], launchers: Sequence[L
     checker = Fleet(launchers, say) if launchers else session.executor.checker()
     with session.compile_stage(scripts) as compiling:
         if environment.source != "replayed":
-            compiling.compile_sizes([(state, list(state.kept)) for state in states], "compile")
-        order = [(state, [n for n in state.kept if not state.ended(n)]) for state in states]
+            compiling.compile_sizes([(state, list(state.kept)) for state in here], "compile")
+        order = [(state, [n for n in state.kept if not state.ended(n)]) for state in here]
         order = [(state, names) for state, names in order if names]
         verdicts = session.check_stage(scripts, compiling).run(checker, order, decided)
     rows = [(state.problem, next(iter(state.kept)), verdicts.get(state.problem, [])) for state in states]
     for state in states:
         for name, status, message in session.store.failures(state.problem):
             state.record(name, status, message)
-    show.verdicts_table(
-        session.log.out, rows, {state.problem: state.why_not(next(iter(state.kept))) for state in states}
-    )
+    why_not = {state.problem: state.why_not(next(iter(state.kept))) for state in here}
+    why_not |= dict.fromkeys(only_on_gpu, "its kernels run on a GPU only")
+    show.verdicts_table(session.log.out, rows, why_not)
     right = sum(name is not None for name in found)
     where = {
         "measured": "on the GPU",
         "replayed": "when the recording was made",
         "predicted": "in Triton's interpreter, at small sizes with the same tile",
     }[environment.source]
-    print_line(session.log.console, f"{right} of {len(states)} configurations are right, checked {where}")
+    others = f"; {len(only_on_gpu)} could be checked on a GPU only" if only_on_gpu else ""
+    print_line(session.log.console, f"{right} of {len(states)} configurations are right, checked {where}{others}")
     session.folder.tidy(keep=options.keep)
     return EXIT_OK if right == len(states) else EXIT_UNVERIFIED

@@ -142,6 +142,21 @@ def test_a_given_configuration_that_does_not_fit_the_target_is_not_right(
 
 
 @pytest.mark.usefixtures("known_to_have_none")
+def test_given_kernels_that_no_interpreter_runs_are_left_to_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither compiled nor called wrong; the others are checked."""
+    monkeypatch.chdir(tmp_path)
+    cute = "M: 64, N: 64, K: 256, family: gemm_cute, BLOCK_SIZE_M: 64, BLOCK_SIZE_N: 64, BLOCK_SIZE_K: 64"
+    tile = "M: 64, N: 64, K: 128, BLOCK_SIZE_M: 32, BLOCK_SIZE_N: 32, BLOCK_SIZE_K: 64, num_warps: 4, num_stages: 2"
+    (tmp_path / "given.yaml").write_text(f"- {{{cute}}}\n- {{{tile}}}\n")
+    assert main(["--gemm_size_file", "given.yaml", "--compare_wo_tuning", "--arch", "sm_90"]) == 1
+    printed = capfd.readouterr()
+    assert "1 of 2 configurations are right" in printed.err and "1 could be checked on a GPU only" in printed.err
+    assert "its kernels run on a GPU only" in printed.out and "wrong" not in printed.out
+
+
+@pytest.mark.usefixtures("known_to_have_none")
 def test_variables_of_the_shell_do_not_reach_the_compilers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

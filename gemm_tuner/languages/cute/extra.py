@@ -6,14 +6,13 @@ import importlib.util
 import os
 from importlib import metadata
 
-from gemm_tuner.languages.cute.library import RUNTIME_VARIABLE
+from gemm_tuner.languages.cute.library import HINT, RUNTIME_VARIABLE
 
 # As in setup.cfg: both change their interfaces from version to version.
 PINNED = {"nvidia-cutlass-dsl": "4.8.1", "quack-kernels": "0.6.5"}
 LAUNCHED_THROUGH = "apache-tvm-ffi==0.1.15.post2"
 MADE_WITH = f"# {', '.join(f'{name} {version}' for name, version in PINNED.items())}\n"
-# In a clone, whose environment has this package only if it was installed; then library.HINT does it, too.
-GET = "the extra cute (make tune EXTRAS=cute or pip install '.[cute]'; NVIDIA's proprietary licence)"
+GET = f"the extra cute ({HINT}; NVIDIA's proprietary licence)"
 # Of results/tuned/nvidia_h200_bf16.yaml, sizes with aligned rows: geometric means of torch.mm / the best in Triton,
 # and of torch.mm / the best.
 BRINGS = f"{GET} raises the mean speed from 1.00 to 1.07 times torch.mm's (H200, bf16, 62 sizes)"

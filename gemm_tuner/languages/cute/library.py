@@ -26,7 +26,8 @@ ENTRY = re.compile("[0-9a-f]{64}")
 # function of the runtime: at the process's end, which frees them anyway, by a call that ends the import of nsys 2023.4.
 STAYS_LOADED = """__attribute__((visibility("hidden"))) void cuda_dialect_unload_library_once(void) {}
 """
-HINT = "pip install 'gemm-tuner[cute]'"
+# In a clone, whose environment has the tuner's package only where that was installed.
+HINT = "make tune EXTRAS=cute or pip install '.[cute]'"
 
 
 def put(cache: Path, entry: str, files: Iterable[tuple[str, bytes]]) -> None:

@@ -119,7 +119,7 @@ def test_without_the_dsl_it_is_said_how_to_get_it(built: Any, tmp_path: Path, mo
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(STAND_IN)])
     (one,) = compiled_here(built, CONFIGS[:1])
     assert one.status is Status.COMPILE_ERROR
-    assert one.reason.endswith("nvidia-cutlass-dsl is not installed: pip install 'gemm-tuner[cute]'")
+    assert one.reason.endswith(f"nvidia-cutlass-dsl is not installed: {library.HINT}")
 
 
 def test_a_file_of_compiled_kernels_is_read_and_launched(compiled: list[gt.Compiled], tmp_path: Path) -> None:
