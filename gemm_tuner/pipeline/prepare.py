@@ -152,6 +152,19 @@ def absent_families(options: RunOptions, arch: str) -> dict[str, str]:
     return workload.absent((own or loaded).families)
 
 
+def require_families_of_older(options: RunOptions) -> None:
+    """Raises UserError if configurations of --update cannot run here, so that any others would replace them."""
+    asked_for = {entry.problem for entry in options.entries}
+    families = [config.family for problem, config in options.older.items() if problem in asked_for]
+    absent = workload_of(options.kind).absent(dict.fromkeys(families))
+    if absent:
+        count = sum(family in absent for family in families)
+        what = (
+            f"{count} of the {len(families)} configurations to beat are of {', '.join(absent)}, which is not installed"
+        )
+        raise UserError(what, where="--update", hint="; ".join(dict.fromkeys(absent.values())))
+
+
 def space_file(options: RunOptions, arch: str) -> Any:
     return options.space_file or space.space_path(options.rules_dir, arch)
 

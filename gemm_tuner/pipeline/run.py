@@ -58,6 +58,7 @@ def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
     if options.older and environment.source == "predicted":
         flag = "--update" if options.update_file else "--current"
         raise EnvironmentFault(f"{flag} needs a GPU to time on", hint=f"without {flag} the times are predicted")
+    prepare.require_families_of_older(options)
     log.passed("look for GPUs")
     start_compilers(options, environment.device.target, works_here=works_here)
     options = prepare.on_device(options, environment.device)

@@ -71,8 +71,8 @@ def notes(found: Mapping[str, Any]) -> list[str]:
     for key, why in found.get("older_not_run", {}).items():
         lines.append(f"the older configuration of {key} could not run: {why}")
     if "updated" in found:
-        counts = found["updated"]
-        lines.append(
-            f"older configurations: {counts['kept']} kept, {counts['replaced']} replaced by clearly faster ones"
-        )
+        counts, lost = found["updated"], len(found.get("older_not_run", {}))
+        others = f", {lost} replaced because they failed" if lost else ""
+        beaten = counts["replaced"] - lost
+        lines.append(f"older configurations: {counts['kept']} kept, {beaten} replaced by clearly faster ones{others}")
     return lines

@@ -14,6 +14,7 @@ from tuning import StandInGpu
 from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.launch.plan import FINALS, SCREEN, Plan
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
+from gemm_tuner.pipeline import run_summary
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.system.processes import MOST_CRASHES
 
@@ -54,6 +55,7 @@ def test_an_older_choice_that_is_wrong_gives_way(tmp_path: Path) -> None:
     gpu = StandInGpu(us={**TIMES, OLD.name: 10.0}, wrong=frozenset((OLD.name,)))
     done = update(tmp_path, 10.0, gpu).run()
     assert chosen(done)[512] == B and done.log.notes["updated"] == {"kept": 0, "replaced": 1}
+    assert any("0 replaced by clearly faster ones, 1 " in line for line in run_summary.notes(done.log.notes))
 
 
 def test_an_older_choice_that_the_traces_lack_was_not_beaten(tmp_path: Path) -> None:
