@@ -42,7 +42,7 @@ class Cost:
 class ModuleFile:
     """The result of an export; nothing was written if num_sizes is 0.
 
-    differs:  the file did not exist, or had another text.
+    differs:  the file did not exist or had another text, or the folder of compiled kernels had others.
     left_out: the sizes of the results file that are not in the module.
     remarks:  (size, how it was checked) for those that were not checked on a GPU.
     costs:    the sizes that run in Triton though their winner is in CuTe DSL.
@@ -94,13 +94,16 @@ def write_module(
     files = {folder / one.winner.object.file: one.winner.object.image for one in tuned if one.winner}
     files[out] = rendered(from_templates, tuned, left_out, header, target, folder.name).encode()
     new = {path: content for path, content in files.items() if not path.is_file() or path.read_bytes() != content}
+    stale = cute.libraries_in(folder) - files.keys()
     if not dry_run:
         for path, content in new.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes_atomically(path, content)
+        for path in stale:  # after the module that named them
+            path.unlink(missing_ok=True)
     remarks = tuple((one.problem, one.remark) for one in tuned if one.remark)
     return ModuleFile(
-        out, len(tuned), left_out, remarks, bool(new), costs, sum(one.winner is not None for one in tuned)
+        out, len(tuned), left_out, remarks, bool(new or stale), costs, sum(one.winner is not None for one in tuned)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from gemm_tuner.languages.cute.extra import NEEDS
 from gemm_tuner.source import codegen
 
 FAMILY = "gemm_cute"
+LIBRARY_NAME = re.compile(r"gemm_cute_\w+_[0-9a-f]{12}\.so")
 # In place of the function that says what is compiled. Of two definitions in a script the last one counts.
 KERNEL_OF = '\n\ndef kernel_of(config, size):\n    return config["kernel"]\n'
 
@@ -23,6 +25,11 @@ KERNEL_OF = '\n\ndef kernel_of(config, size):\n    return config["kernel"]\n'
 def folder_of(module: Path) -> Path:
     """The folder of a module's compiled kernels, beside it."""
     return module.with_name(f"{module.stem}_cute")
+
+
+def libraries_in(folder: Path) -> set[Path]:
+    """The compiled kernels that a module's folder holds, by the names that exports give them."""
+    return {path for path in folder.glob("gemm_cute_*.so") if LIBRARY_NAME.fullmatch(path.name)}
 
 
 def with_epilogues(tuned: Iterable[Tuned]) -> dict[tuple[str, str], GemmProblem]:

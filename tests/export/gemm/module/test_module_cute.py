@@ -174,6 +174,20 @@ def test_the_same_module_again_is_unchanged_and_a_lost_library_is_written_anew(t
     assert write_module(tuned, out).differs and gone.exists()
 
 
+def test_libraries_that_the_module_no_longer_names_are_removed(tuned: Path, tmp_path: Path) -> None:
+    """And nothing else of the folder."""
+    compiled_before(tmp_path)
+    out = tmp_path / "out" / "tuned_gemm.py"
+    write_module(tuned, out)
+    folder = tmp_path / "out" / "tuned_gemm_cute"
+    (folder / "gemm_cute_of_mine.so").touch()
+    write_choices(tuned, replace(HEADER), [row(SIZE, WINNER)])
+    assert write_module(tuned, out, dry_run=True).differs and len(list(folder.iterdir())) == 5
+    assert write_module(tuned, out).num_cute == 1
+    (left,) = (path.name for path in folder.iterdir() if path.name != "gemm_cute_of_mine.so")
+    assert left in out.read_text(encoding="utf-8")
+
+
 def test_a_winner_that_packs_is_replaced_by_its_substitute(tmp_path: Path) -> None:
     path = tmp_path / "tuned.yaml"
     packed = replace(WINNER, family="gemm_cute_packed", PACK_BLOCK=2048)
