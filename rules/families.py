@@ -8,7 +8,7 @@ winners of the run after it are in results/tuned/nvidia_h200_bf16.yaml, and a te
 import numpy as np
 
 from gemm_tuner.core.dtypes import DTYPES
-from gemm_tuner.gemm.descriptors import rows_fit_descriptors
+from gemm_tuner.gemm.descriptors import rows_fit_descriptors, whole_rows
 from gemm_tuner.gemm.families import gemm_cute
 from gemm_tuner.gemm.families.family import names_of
 from gemm_tuner.gemm.model import usable_sms
@@ -164,9 +164,10 @@ def few_rows_beyond_c(c, p, d):
 def pointers_where_packing_costs_more(c, p, d):
     """With TMA, from 2**27 products up, packed rows are twice to 5 times as fast (H200), but for 128 rows or fewer.
 
-    Nor where K is 128 or less, of which gemm_packed has no short blocks.
+    Nor where K is 128 or less, of which gemm_packed has no short blocks; nor where only rows of C are odd: pointers won
+    at 512x50257x768 with B column-major (H200, bf16 and fp8).
     """
-    packs = d.target.facts.tma and "gemm_packed" in c.families and p.batch == 1 and not rows_fit_descriptors(p)
+    packs = d.target.facts.tma and "gemm_packed" in c.families and p.batch == 1 and not all(whole_rows(p)[:2])
     return np.full(c.BLOCK_SIZE_M.shape, not (packs and min(p.m, p.n, p.k) > 128 and p.m * p.n * p.k >= 2**27))
 
 

@@ -147,6 +147,7 @@ PLACES = (
     PlaceCase("pointers_where_packing_costs_more", {}, On((128, 4097, 1023)), On((129, 4097, 1023))),
     PlaceCase("pointers_where_packing_costs_more", {}, On((333, 333, 333)), On(ODD)),
     PlaceCase("pointers_where_packing_costs_more", {}, On((1420, 2954, 32)), On(ODD)),
+    PlaceCase("pointers_where_packing_costs_more", {}, On((512, 4097, 768), keys=NT), On((512, 4097, 767), keys=NT)),
     PlaceCase("pointers_where_packing_costs_more", {}, On(ODD, "sm_80"), On(ODD)),
     PlaceCase("pointers_where_packing_costs_more", {}, On(ODD, keys={"batch": 2}), On(ODD)),
     PlaceCase("pointers_for_few_rows_or_odd_ones", {}, On((128, 4096, 4096)), On((129, 4096, 4096))),
