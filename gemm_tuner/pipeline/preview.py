@@ -22,17 +22,20 @@ from gemm_tuner.launch.plan import Method
 from gemm_tuner.measure.budget import FIRST_GUESS, LIKE_NSYS
 from gemm_tuner.pipeline import predict, prepare, serving, serving_space, show
 from gemm_tuner.pipeline.prepare import Space
-from gemm_tuner.pipeline.run_options import RunOptions
+from gemm_tuner.pipeline.run_options import IN_PROCESS, RunOptions
+from gemm_tuner.profilers import AUTO
 from gemm_tuner.search import expected_requests, expected_rounds
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.documents import show as show_value
 from gemm_tuner.system.terminal_table import print_line
 
 # Measured on an H200 with 16 cores (benchmarks/README.md): CPU time to compile a kernel, host time to launch one call,
-# and host time to load and set up a configuration, seconds.
+# host time to load and set up a configuration, and what each further process of finals adds, seconds. These start side
+# by side, and then take turns on the GPU.
 COMPILE_CPU_S = 0.3
 LAUNCH_S = 0.00015
 SETUP_S = 0.003
+TURN_S = 0.6
 
 
 def device_for(options: RunOptions) -> Device:
@@ -89,9 +92,12 @@ def estimate(options: RunOptions, states: list[SizeState], device: Device, out: 
     finals = FinalsPlan(finalists=options.finalists, rounds=options.iters)
     finals_calls = len(states) * (finals.finalists + BESIDE_FINALISTS) * finals.rounds
     finals_s = finals.processes * start.each_s * finals_calls
-    # Every GPU makes this many starts, in parallel.
-    starts = expected_rounds(options.search, asked) * options.jobs + finals.processes
-    starts_s = starts * start.start_s
+    # Every GPU makes this many starts, in parallel. Screening in the launcher's process has none.
+    of_rounds = (
+        0 if options.screen_with in (AUTO, IN_PROCESS) else expected_rounds(options.search, asked) * options.jobs
+    )
+    starts = of_rounds + finals.processes
+    starts_s = (of_rounds + 1) * start.start_s + (finals.processes - 1) * TURN_S
     gpus = len(options.gpu_ids) if options.gpu_ids else options.ngpus or 1
     timing_s = (screening_s + finals_s) / gpus + starts_s
     for line in (

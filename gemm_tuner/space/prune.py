@@ -176,7 +176,7 @@ def require_some(pruned: Pruned, problem: Problem) -> None:
     if problem.kind != FIRST_KIND and last.kind != Kind.HEURISTIC:
         hint = "give a smaller size, or change the rule or the parameters"
     raise UserError(
-        f"no configuration is left; the last {last.cut} were cut by {last.rule}: {last.why}",
+        f"no configuration is left; the last {last.cut} were cut by {last.rule}: {last.why.removesuffix('.')}",
         where=problem.key,
         hint=hint,
     )

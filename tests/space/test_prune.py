@@ -226,5 +226,5 @@ def test_an_empty_space_names_the_rule_that_cut_the_last(tmp_path: Path, kind: s
     with pytest.raises(UserError) as caught:
         prune.require_some(pruned, SIZE)
     message = caught.value.one_line()
-    assert f"{SIZE.key}: no configuration is left; the last 1 were cut by none: None is." in message
+    assert f"{SIZE.key}: no configuration is left; the last 1 were cut by none: None is; " in message
     assert hint in message
