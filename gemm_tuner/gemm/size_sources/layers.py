@@ -18,9 +18,13 @@ from gemm_tuner.system.documents import show
 # Models whose MLP has a single up projection; all others are assumed to have gate and up.
 _NOT_GATED = ("gpt2", "gpt_neox", "phi", "starcoder2", "nemotron")
 _QKV_BIAS = ("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl")
+_ROUTER_BIAS = ("gpt_oss",)
+# Llama 4's width of layers without experts; its intermediate_size is that of an expert and of the shared one.
+_DENSE_WIDTH, _MOE_STEP = "intermediate_size_mlp", "interleave_moe_layer_step"
 KNOWN = (
     *("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "qwen3", "qwen3_moe", "gemma"),
-    *("gemma2", "gemma3", "gemma3_text", "phi3", "deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe", *_NOT_GATED),
+    *("gemma2", "gemma3", "gemma3_text", "phi3", "deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe", "gpt_oss"),
+    *("llama4_text", *_NOT_GATED),
 )
 NEEDED = ("hidden_size", "intermediate_size", "num_attention_heads")
 # GPT-2's names for the same numbers (transformers, GPT2Config).
@@ -89,8 +93,8 @@ def of_model(model: Model, *, lm_head: bool) -> list[Layer]:
     if experts:
         layers += _mixture(model, experts)
     dense_too = model.config.get("first_k_dense_replace") or model.config.get("mlp_only_layers")
-    if not experts or dense_too or model.number("decoder_sparse_step", 1) > 1:
-        layers += _mlp(model, "", model.number("intermediate_size"))
+    if not experts or dense_too or max(model.number(step, 1) for step in ("decoder_sparse_step", _MOE_STEP)) > 1:
+        layers += _mlp(model, "", model.number(_DENSE_WIDTH, model.number("intermediate_size")))
     if lm_head:
         layers.append(Layer("lm_head", -(-model.number("vocab_size") // model.tp), model.hidden, plain=True))
     return layers
@@ -140,8 +144,9 @@ def _mlp(model: Model, prefix: str, width: int, experts: int = 0, chosen: int = 
 def _mixture(model: Model, experts: int) -> list[Layer]:
     """The router, the shared experts, and the experts."""
     width = model.number("moe_intermediate_size", model.number("intermediate_size", 0) or None)
-    layers = [Layer("router", experts, model.hidden, plain=True)]
-    shared = model.number("shared_expert_intermediate_size", model.number("n_shared_experts", 0) * width)
+    layers = [Layer("router", experts, model.hidden, bias=model.model_type in _ROUTER_BIAS, plain=True)]
+    count = model.number("n_shared_experts", int(_DENSE_WIDTH in model.config))
+    shared = model.number("shared_expert_intermediate_size", count * width)
     if shared:
         layers += _mlp(model, "shared_", shared)
     return layers + _mlp(model, "expert_", width, experts, model.number("num_experts_per_tok"))

@@ -70,6 +70,41 @@ def test_an_experts_even_share_of_the_tokens_is_rounded_up() -> None:
     assert not sizes.remarks
 
 
+@pytest.mark.parametrize(("step", "dense"), [(2, {"gate_up": (16, 4096, 5120), "down": (16, 5120, 2048)}), (1, {})])
+def test_llama_4_has_a_shared_expert_and_wider_layers_without_experts(
+    step: int, dense: dict[str, tuple[int, int, int]], tmp_path: Path
+) -> None:
+    """Maverick's every other layer has experts, Scout's every one."""
+    text = {"model_type": "llama4_text", "hidden_size": 5120, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
+            "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128, "num_local_experts": 128,
+            "num_experts_per_tok": 1, "interleave_moe_layer_step": step}  # fmt: skip
+    path = written(tmp_path, "config.json", json.dumps({"model_type": "llama4", "text_config": text}))
+    sizes = collect(path, CollectOptions(m_values=(16,), tp=8, moe=True))
+    assert not sizes.remarks
+    assert {origins[0]: (p.m, p.n, p.k) for p, origins in sizes.problems.items()} == {
+        "qkv": (16, 896, 5120),
+        "o": (16, 5120, 640),
+        "router": (16, 128, 5120),
+        "shared_gate_up": (16, 2048, 5120),
+        "shared_down": (16, 5120, 1024),
+        **dense,
+    }
+
+
+def test_gpt_oss_has_biases_in_attention_and_router(tmp_path: Path) -> None:
+    row = {"model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880, "num_attention_heads": 64,
+           "num_key_value_heads": 8, "head_dim": 64, "attention_bias": True, "num_local_experts": 128,
+           "num_experts_per_tok": 4, "quantization_config": {"quant_method": "mxfp4"}}  # fmt: skip
+    path = written(tmp_path, "config.json", json.dumps(row))
+    sizes = collect(path, CollectOptions(m_values=(16,), dtype="bf16", moe=True))
+    assert not sizes.remarks
+    assert {origins[0]: (p.n, p.k, p.bias) for p, origins in sizes.problems.items()} == {
+        "qkv": (5120, 2880, True),
+        "o": (2880, 4096, True),
+        "router": (128, 2880, True),
+    }
+
+
 def config(tmp_path: Path, **changes: object) -> Path:
     values = {**json.loads((DATA / "llama_config.json").read_text()), **changes}
     return written(tmp_path, "config.json", json.dumps(values))
