@@ -49,13 +49,15 @@ HELPS = [["--help"], ["--help_all"], *([name, "--help"] for name in SUBCOMMANDS)
 
 
 @pytest.mark.parametrize("words", HELPS, ids=" ".join)
-def test_help_fits_80_columns(
+def test_help_fits_80_columns_and_says_the_exit_statuses(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit):
         main(words)
-    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+    text = capsys.readouterr().out
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    assert "exit status: 0 " in text
 
 
 CALLED = {

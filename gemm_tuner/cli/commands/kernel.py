@@ -9,6 +9,7 @@ from pathlib import Path
 from gemm_tuner.cli import options
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import positive
+from gemm_tuner.cli.help_texts import EXIT_STATUS
 from gemm_tuner.cli.parser import Parser, see_help
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.kernels.problem import KernelProblem
@@ -45,7 +46,7 @@ restore tensors as at first before each call. check_cases are further cases to b
 in exports. tensors have init: randn, uniform, integer, zeros, ones or nan; flops and bytes give the roofline.
 With select: last, the last call of a process is its time in finals (--iters of them), not their median.
 """
-EXAMPLES = """\
+EXAMPLES = f"""\
 examples:
   tune_gemm.py kernel --spec examples/kernels/softmax.yaml
   without a GPU, for another architecture
@@ -54,7 +55,8 @@ examples:
     tune_gemm.py kernel --spec examples/kernels/cute_quack.yaml
   as your own code launches it, with the configurations of its triton.autotune
     tune_gemm.py kernel --host layer_norm.py:run --spec layer_norm.yaml
-"""
+
+{EXIT_STATUS}"""
 
 
 def add_flags(parser: Parser) -> None:
