@@ -6,11 +6,14 @@ import argparse
 from dataclasses import replace
 
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.gemm.problem import SCALE_BLOCK
 from gemm_tuner.moe import model_config, problem
 from gemm_tuner.moe.model_config import Layer
 
 # The flags of a layer's sizes.
 SIZES = ("E", "N", "K", "topk")
+# Scales of dense layers and of experts.
+SCALINGS = {"none": "tensor", "tensor": "tensor", "row_col": "channel", "block": "block"}
 
 
 def layer_of(arguments: argparse.Namespace) -> Layer:
@@ -64,7 +67,8 @@ def typed(layer: Layer, arguments: argparse.Namespace) -> Layer:
         raise UserError("is for integer weights", where=flag, accepted=f"--dtype {' or '.join(problem.INTEGERS)}")
     if not dtype:
         if not layer.dtype:
-            raise UserError(layer.reason, where=str(arguments.source), accepted=", ".join(problem.DTYPES))
+            raise UserError(layer.reason, where=str(arguments.source), accepted=", ".join(problem.DTYPES),
+                            hint=model_config.OTHER_WAY)  # fmt: skip
         return layer
     if arguments.block_shape and arguments.per_channel:
         raise UserError("is given beside --block_shape", where="--per_channel", accepted="one of them")
@@ -82,3 +86,32 @@ def typed(layer: Layer, arguments: argparse.Namespace) -> Layer:
     scaling = "channel" if dtype == "int8_w8a16" and scaling == "tensor" else scaling
     shape = arguments.block_shape or (0, 0)
     return replace(layer, dtype=dtype, scaling=scaling, block_shape=shape, zero_points=False)
+
+
+def in_dense_types(layer: Layer, dtype: str, scaling: str) -> Layer:
+    """The layer in the types that ``sizes`` gives to dense layers. dtype: of A and B; fp8 names one of e4m3. Raises
+    UserError for types that no server's fused MoE kernel has."""
+    if dtype in problem.SIXTEEN_BIT:
+        return replace(layer, dtype=dtype, out=dtype, scaling="none", block_shape=(0, 0), zero_points=False)
+    if dtype not in ("fp8", *problem.FP8):
+        accepted = ", ".join((*problem.SIXTEEN_BIT, "fp8", *problem.FP8))
+        raise UserError(f"{dtype} is no type of fused MoE layers", where="--dtype", accepted=accepted,
+                        hint="leave --moe out")  # fmt: skip
+    shape = (SCALE_BLOCK, SCALE_BLOCK) if scaling == "block" else (0, 0)
+    return replace(layer, dtype="fp8_w8a8", scaling=SCALINGS[scaling], block_shape=shape, zero_points=False)
+
+
+def dense_types(arguments: argparse.Namespace) -> tuple[str, str]:
+    """(dtype, scaling) of dense layers, as ``sizes`` takes them, beside experts in the types of ``moe``'s flags; empty
+    where config.json decides, as beside experts of integers. Raises UserError for scales of other blocks than dense
+    layers have."""
+    dtype = arguments.dtype or ("fp8_w8a8" if arguments.block_shape or arguments.per_channel else "")
+    if dtype in problem.SIXTEEN_BIT:
+        return dtype, ""
+    if dtype != "fp8_w8a8":
+        return "", ""
+    if arguments.block_shape not in (None, (SCALE_BLOCK, SCALE_BLOCK)):
+        shape = ",".join(map(str, arguments.block_shape))
+        raise UserError(f"dense layers have no scales of blocks of {shape}", where="--dense",
+                        accepted=f"--block_shape {SCALE_BLOCK},{SCALE_BLOCK}")  # fmt: skip
+    return "fp8", "block" if arguments.block_shape else "row_col" if arguments.per_channel else "tensor"

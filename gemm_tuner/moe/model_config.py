@@ -28,7 +28,7 @@ CLAMP = "swiglu_limit"
 BIAS = ("moe_bias", "expert_bias", "mlp_bias")
 _TORCH = {"bfloat16": "bf16", "float16": "fp16"}
 _ACTIVATIONS = {"swish": "silu", "swiglu": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh"}
-_OTHER_WAY = "name what is to be tuned by --dtype, and by --block_shape where scales are of blocks"
+OTHER_WAY = "name what is to be tuned by --dtype, and by --block_shape where scales are of blocks"
 MAX_DEPTH = 6
 
 
@@ -62,7 +62,7 @@ def read(path: Path) -> Layer:
         raise UserError("has no experts", where=where, accepted=accepted, hint="dense layers: the subcommand sizes")
     out = str(_first(chain, DTYPE) or "bfloat16").removeprefix("torch.")
     if out not in _TORCH:
-        raise UserError(f"the type is {show(out)}", where=where, accepted=", ".join(_TORCH), hint=_OTHER_WAY)
+        raise UserError(f"the type is {show(out)}", where=where, accepted=", ".join(_TORCH), hint=OTHER_WAY)
     named = str(_first(chain, ACTIVATION) or "silu")
     activation = "swigluoai" if _first(chain, (CLAMP,)) is not None else _ACTIVATIONS.get(named, named)
     if activation not in ACTIVATIONS:
@@ -142,7 +142,7 @@ def _quantised(layer: Layer, found: Mapping[str, Any]) -> Layer:
             if grouped := _in_groups(layer, weights.get("num_bits"), size, zero=zero):
                 return grouped
     reason = f"its experts are quantised by {show(method)} in a way that no Triton kernel here multiplies"
-    return replace(layer, dtype="", reason=f"{reason}; {_OTHER_WAY}")
+    return replace(layer, dtype="", reason=reason)
 
 
 def _in_groups(layer: Layer, bits: Any, size: Any, *, zero: bool) -> Layer | None:

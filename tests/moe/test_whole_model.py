@@ -94,6 +94,41 @@ def test_numbers_of_tokens_are_those_asked_for(config: Path, tmp_path: Path) -> 
     assert [one.M for one in asked("--from", config, "--m", "1,64")] == [1, 64]
 
 
+@pytest.mark.parametrize(
+    ("words", "flags", "expected"),
+    [
+        (("--dtype", "bf16"), ("--dtype", "bf16"), ("bf16", "none", "none")),
+        (("--dtype", "fp8", "--scaling", "row_col"), ("--per_channel",), ("fp8_w8a8", "channel", "row_col")),
+        (("--dtype", "fp8", "--scaling", "tensor"), ("--dtype", "fp8_w8a8"), ("fp8_w8a8", "tensor", "tensor")),
+        (("--dtype", "fp8", "--scaling", "block"), ("--block_shape", "128,128"), ("fp8_w8a8", "block", "block")),
+    ],
+)
+def test_types_that_are_asked_for_are_of_dense_layers_and_experts(
+    words: tuple[str, ...], flags: tuple[str, ...], expected: tuple[str, ...], config: Path, tmp_path: Path
+) -> None:
+    """Also in place of those that no kernel multiplies; by a size file and by one command alike."""
+    mxfp4 = {"quant_method": "mxfp4"}
+    config.write_text(json.dumps({**json.loads(config.read_text()), "quantization_config": mxfp4}))
+    sizes = tmp_path / "sizes.yaml"
+    assert main.main(["sizes", "--from", str(config), "--m", "64", "--moe", *words, "-o", str(sizes)]) == 0
+    by_file = commands.build_parser("moe").parse(["--from", str(sizes)])
+    by_flags = commands.build_parser("moe").parse(["--from", str(config), "--m", "64", "--dense", *flags])
+    assert moe.problems(by_file) == moe.problems(by_flags)
+    dense = [one.problem for one in moe.dense_sizes(by_flags)]
+    assert [one.problem for one in moe.dense_sizes(by_file)] == dense
+    (layer,) = moe.problems(by_flags)
+    (qkv, *_) = (one for one in dense if isinstance(one, GemmProblem))
+    assert (layer.dtype, layer.scaling, qkv.scaling) == expected
+
+
+def test_types_that_one_of_both_has_not_are_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["sizes", "--from", str(config), "--moe", "--dtype", "int8", "--scaling", "row_col"]) == 2
+    assert "int8 is no type of fused MoE layers" in capsys.readouterr().err
+    words = ["moe", "--from", str(config), "--dense", "--block_shape", "64,64", "--dry_run"]
+    assert main.main(words) == 2
+    assert "64,64" in capsys.readouterr().err
+
+
 def test_groups_of_a_config_may_be_replaced(config: Path) -> None:
     awq = {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True}
     config.write_text(json.dumps({**json.loads(config.read_text()), "quantization_config": awq}))

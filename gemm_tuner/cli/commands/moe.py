@@ -12,7 +12,8 @@ from typing import Any
 from gemm_tuner.cli import options
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of, positive
-from gemm_tuner.cli.moe_layer import SIZES, layer_of
+from gemm_tuner.cli.help_texts import EXIT_STATUS
+from gemm_tuner.cli.moe_layer import SIZES, dense_types, layer_of
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import wait_s
 from gemm_tuner.consumers import SERVERS as SERVED_GEMMS
@@ -45,7 +46,7 @@ from its source text and never imported, at the numbers of tokens that its tuned
 in all finals and is replaced only beyond noise. The export subcommand writes the servers' files. Without --serve this
 package's own kernel is timed beside the server's; without --kernel_from it alone is tuned.
 """
-EXAMPLES = """\
+EXAMPLES = f"""\
 examples:
   DeepSeek-V3 on 8 ranks, with the installed vLLM's kernel
     tune_gemm.py moe --from config.json --tp 8 --kernel_from vllm -o moe.yaml
@@ -61,7 +62,8 @@ examples:
     tune_gemm.py moe --from config.json --dense --kernel_from vllm
   for skewed routing too
     tune_gemm.py moe --from config.json --kernel_from vllm --routing zipf:1.0
-"""
+
+{EXIT_STATUS}"""
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -88,7 +90,8 @@ def add_flags(parser: Parser) -> None:
     layer.add_argument("--tp", metavar="RANKS", type=positive, help="ranks that share each expert of --from, or with "
                        "--enable_expert_parallel the experts (default: 1)")  # fmt: skip
     layer.add_argument("--dense", action="store_true", help="first the dense layers of config.json, into one results "
-                       "file; block-scaled fp8 for the servers, too")  # fmt: skip
+                       "file; block-scaled fp8 for the servers, too; --dtype is theirs, too, other than of "
+                       "integers")  # fmt: skip
     layer.add_argument("--enable_expert_parallel", action="store_true", help="ranks have whole experts")
     layer.add_argument("--E", metavar="E", type=positive, help="experts of a rank")
     layer.add_argument("--global_experts", metavar="E", type=positive, help="experts of all ranks, over which tokens "
@@ -114,7 +117,8 @@ def add_flags(parser: Parser) -> None:
                        "for gfx940 to gfx942 fp8_e4m3_fnuz)")  # fmt: skip
     layer.add_argument("--activation", metavar="NAME", type=one_of(problem.ACTIVATIONS), help="between the GEMMs: "
                        f"{', '.join(problem.ACTIVATIONS)} (default: what --from says, else silu)")  # fmt: skip
-    layer.add_argument("--bias", action="store_true", help="each expert adds a vector in both GEMMs")
+    layer.add_argument("--bias", action="store_true", help="each expert adds a vector in both GEMMs, which those of "
+                       "gpt-oss do and its config.json does not say")  # fmt: skip
     layer.add_argument("--routing", metavar="KIND", action="append", default=[], help="how tokens choose experts: "
                        "uniform, balanced, zipf:S, dirichlet:A, or a .npy file of ids [tokens, topk]; may be given "
                        "again: configurations are chosen over all (default: uniform)")  # fmt: skip
@@ -188,7 +192,9 @@ def dense_sizes(arguments: argparse.Namespace) -> tuple[SizeEntry, ...]:
         return ()
     if arguments.source is None:
         raise UserError("needs a model's layers", where="--dense", accepted="--from config.json")
-    options = CollectOptions(m_values=arguments.m or GRID, tp=arguments.tp or 1, fp8=arguments.fp8 or "")
+    dtype, scaling = dense_types(arguments)
+    options = CollectOptions(m_values=arguments.m or GRID, tp=arguments.tp or 1, fp8=arguments.fp8 or "",
+                             dtype=dtype, scaling=scaling)  # fmt: skip
     return tuple(map(SizeEntry, collect.collect(arguments.source, options, "huggingface").problems))
 
 

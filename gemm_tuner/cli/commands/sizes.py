@@ -9,6 +9,7 @@ from typing import Any
 
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of, positive
+from gemm_tuner.cli.moe_layer import in_dense_types
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import OUTPUT
 from gemm_tuner.core.dtypes import INPUT_DTYPES
@@ -20,7 +21,7 @@ from gemm_tuner.gemm.size_sources.aiter import OPERATORS
 from gemm_tuner.gemm.size_sources.collect import SOURCES, Sizes
 from gemm_tuner.gemm.size_sources.found import USUAL_M, CollectOptions
 from gemm_tuner.moe import model_config
-from gemm_tuner.moe.problem import MoeProblem, check
+from gemm_tuner.moe.problem import FP8, MoeProblem, check
 from gemm_tuner.moe.servers import GRID, SERVERS
 from gemm_tuner.system.documents import write_text_atomically
 from gemm_tuner.system.terminal_table import print_line
@@ -65,7 +66,8 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("--aiter_op", metavar="OP", type=one_of(OPERATORS), help="AITER's operator, where "
                         f"neither columns nor the file's name say it: {', '.join(OPERATORS)}")  # fmt: skip
     parser.add_argument("--dtype", metavar="TYPE", type=one_of((*INPUT_DTYPES, "fp8")), help="type of A "
-                        "and B, in place of what config.json says, or where a CSV of AITER is silent")  # fmt: skip
+                        "and B, and of the experts of --moe, in place of what config.json says, or where a CSV of "
+                        "AITER is silent")  # fmt: skip
     model = parser.add_argument_group("a model's config.json")
     model.add_argument("--tp", metavar="N", type=positive, default=1, help="ranks that share each layer (default: 1)")
     model.add_argument("--lm_head", action="store_true", help="with the output layer")
@@ -113,9 +115,11 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
 def moe_layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """The rows of a model's MoE layer, one a number of tokens. Raises UserError for a model without MoE layers."""
     layer = model_config.share(model_config.read(arguments.source), arguments.tp, experts=False)
+    if arguments.dtype:
+        layer = in_dense_types(layer, arguments.dtype, arguments.scaling or "none")
     if not layer.dtype:
-        raise UserError(layer.reason, where=str(arguments.source), hint="the subcommand moe tunes it with --dtype")
-    fp8 = arguments.fp8 or "fp8_e4m3"
+        raise UserError(layer.reason, where=str(arguments.source), hint="--dtype names what is to be tuned")
+    fp8 = arguments.dtype if arguments.dtype in FP8 else arguments.fp8 or "fp8_e4m3"
     one = MoeProblem(SERVERS["vllm"].name, 1, layer.E, layer.N, layer.K, layer.topk, layer.dtype, layer.out,
                      layer.scaling, layer.block_shape, layer.activation, layer.bias, fp8,
                      zero_points=layer.zero_points)  # fmt: skip
