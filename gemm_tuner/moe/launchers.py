@@ -9,13 +9,15 @@ from typing import Any
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config
 from gemm_tuner.moe.cute import CUTE, CUTE_FIELDS, FUSED
-from gemm_tuner.moe.launcher import AMD_FIELDS, FIELDS, Launcher
+from gemm_tuner.moe.launcher import AMD_FIELDS, FIELDS, TMA, Launcher
 from gemm_tuner.moe.own import NAME, OWN, OWN_FIELDS
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import SERVERS
 
 LAUNCHERS: Mapping[str, Launcher] = {**SERVERS, NAME: OWN, CUTE.name: CUTE}
-_AXIS = re.compile(f"_((?:down_)?(?:{'|'.join((*FIELDS, *AMD_FIELDS, *OWN_FIELDS, *CUTE_FIELDS, FUSED))}))([0-9]+)")
+_AXIS = re.compile(
+    f"_((?:down_)?(?:{'|'.join((*FIELDS, *AMD_FIELDS, TMA, *OWN_FIELDS, *CUTE_FIELDS, FUSED))}))([0-9]+)"
+)
 BY_FAMILY = {one.family: one for one in LAUNCHERS.values()}
 
 
@@ -65,9 +67,15 @@ def family_fault(config: Config, server: str) -> str:
     return "" if config.family == family else f"is of the kernel {config.family}, and not of {server}'s"
 
 
+def named(name: str) -> PlainConfig | None:
+    """The configuration with a name; None for other texts."""
+    values = tuple((axis, int(value)) for axis, value in _AXIS.findall(name))
+    found = [PlainConfig(family, values) for family in BY_FAMILY]
+    return next((one for one in found if values and one.name == name), None)
+
+
 def ours_named(name: str) -> PlainConfig | None:
     """The configuration of one of this package's own kernels with a name, such as a row of a server's kernel has it;
     None for other names."""
-    values = tuple((axis, int(value)) for axis, value in _AXIS.findall(name))
-    found = [PlainConfig(one.family, values) for one in (OWN, CUTE)]
-    return next((one for one in found if values and one.name == name), None)
+    found = named(name)
+    return found if found is not None and BY_FAMILY[found.family] in (OWN, CUTE) else None

@@ -30,9 +30,10 @@ from gemm_tuner.moe import (
     routing,
     rules,
     sensitivity,
+    short_forms,
     sorted_rows,
 )
-from gemm_tuner.moe.cute import ARCHITECTURE, CUTE, FUSED, FUSED_KEY, is_fused
+from gemm_tuner.moe.cute import ARCHITECTURE, CUTE, FUSED_KEY, is_fused
 from gemm_tuner.moe.launcher import TMA
 from gemm_tuner.moe.operands import MoeOperands
 from gemm_tuner.moe.own import OWN
@@ -53,7 +54,9 @@ class MoeWorkload(PlainWorkload):
         "rotating_tensor": "a fused MoE layer has one set of operands for each draw of the routing",
         "init_type": "a fused MoE layer's dtype says what its operands hold",
     }
-    config_legend = f"{FUSED}1: times contain the activation, which those of others do not"
+    config_legend = short_forms.LEGEND
+    label_parts = staticmethod(short_forms.label_parts)
+    short_config = staticmethod(short_forms.short_config)
     sets_are_apart = False  # draws of the routing share the weights
     problem_keys = KEYS
     search_axes: Mapping[str, Axis] = {**PlainWorkload.search_axes, "GROUP_SIZE_M": Axis(0.5, any_step=True)}
