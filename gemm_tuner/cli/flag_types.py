@@ -53,6 +53,14 @@ def id_list(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(","))
 
 
+def number_list(text: str) -> tuple[int, ...]:
+    """An argparse type: comma-separated integers of 1 or more, each once."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(re.fullmatch("[0-9]{1,12}", word) and int(word) for word in words):
+        raise argparse.ArgumentTypeError(f"{show(text)} is no list of integers of 1 or more, such as 1,16,64")
+    return tuple(dict.fromkeys(map(int, words)))
+
+
 def name_list(text: str) -> tuple[str, ...]:
     """An argparse type: comma-separated names."""
     names = tuple(name.strip() for name in text.split(","))

@@ -10,8 +10,9 @@ from rich.console import Console
 
 from gemm_tuner.cli.parser import see_help
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.gemm.problem import Layout
+from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults, problem_of
+from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.store.sizes import Loaded, SizeEntry, load_file, sizes_of
 from gemm_tuner.system.terminal_table import print_line
 
@@ -61,6 +62,9 @@ def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEnt
             raise UserError("both --gemm_size_file and -m, -n or -k are given", accepted=accepted)
         loaded = load_file(arguments.gemm_size_file)
         sizes = sizes_of(loaded, defaults)
+        if {entry.problem.kind for entry in sizes.entries} == {GemmProblem.kind, MoeProblem.kind}:
+            raise UserError("holds GEMMs and fused MoE layers", where=loaded.name, accepted="sizes of one kind",
+                            hint="the subcommand moe tunes both, by --from in place of --gemm_size_file")  # fmt: skip
         for line in idle_flags(arguments, loaded, sizes.entries):
             print_line(console, line)
         if sizes.duplicates:

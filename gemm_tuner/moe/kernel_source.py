@@ -94,13 +94,18 @@ def _file(place: str, of: Server | None) -> Path:
 
 
 def _server_of(kernel: TakenKernel, file: Path) -> Server:
-    fitting = [one for one in SERVERS.values() if set(marks(one, kernel)) <= set(kernel.arguments)]
-    if len(fitting) == 1:
-        return fitting[0]
+    found = fitting(kernel)
+    if len(found) == 1:
+        return found[0]
     accepted = "; ".join(f"{one.name}: has {' and '.join(marks(one, kernel))}" for one in SERVERS.values())
     where = f"{printable(file)}, {kernel.function}"
     raise UserError("is of no server by its arguments", where=where, accepted=accepted,
                     hint=f"{FLAG} SERVER=PATH says whose it is")  # fmt: skip
+
+
+def fitting(kernel: TakenKernel) -> list[Server]:
+    """The servers whose kernels alone have such arguments."""
+    return [one for one in SERVERS.values() if set(marks(one, kernel)) <= set(kernel.arguments)]
 
 
 def check_arguments(kernel: TakenKernel, server: Server, file: Path) -> None:
@@ -111,10 +116,12 @@ def check_arguments(kernel: TakenKernel, server: Server, file: Path) -> None:
     missing = [name for name in (*needed, *marks(server, kernel)) if name not in kernel.arguments]
     if unknown or missing:
         parts = [f"{word} {', '.join(names)}" for word, names in (("lacks", missing), ("has", unknown)) if names]
+        others = [one.name for one in fitting(kernel) if one is not server]
         raise UserError(
             f"is of a version that cannot be launched: it {' and '.join(parts)}",
             where=f"{printable(file)}, {kernel.function}",
             accepted=f"the arguments of {server.name}'s kernel as of vLLM 0.33 and SGLang 0.5.23",
+            hint=f"it looks like {others[0]}'s: {FLAG} {others[0]}={printable(file)}" if others else "",
         )
 
 

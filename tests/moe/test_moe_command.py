@@ -16,6 +16,7 @@ from gemm_tuner.cli import commands, main
 from gemm_tuner.cli.commands import moe
 from gemm_tuner.consumers.moe import fault_of_name
 from gemm_tuner.core.workload import problem_from_dict
+from gemm_tuner.measure.device import Machine
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import GRID, entry
 from gemm_tuner.moe.workload import WORKLOAD
@@ -180,7 +181,10 @@ def test_a_dry_run_shows_the_funnel(capsys: pytest.CaptureFixture[str]) -> None:
         ((*FLAGS, "--enable_expert_parallel"), "--enable_expert_parallel"),
         ((*FLAGS, "--dtype", "bf16", "--per_channel"), "no scales"),
         ((*FLAGS, "--block_shape", "128"), "128,128"),
+        ((*FLAGS, "--block_shape", "128x128"), "128,128"),
         ((*FLAGS, "--m", "0"), "0"),
+        ((*FLAGS, "--m", "16-64"), "1,16,64"),
+        ((*FLAGS, "--m", "1,,2"), "1,16,64"),
         ((*FLAGS, "--m", "64,99999999999"), "99999999999 tokens"),
     ],
 )  # fmt: skip
@@ -213,6 +217,23 @@ def test_a_run_needs_a_kernel_of_a_known_version(
         of_groups = ("--dtype", "int4_w4a16", "--group_size", "32") if "gptq" in what else ()
         status, text = told(capsys, *FLAGS, *of_groups, *given)
         assert (status, what in text) == (2, True), text
+
+
+def test_another_servers_kernel_is_told_apart(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = told(capsys, *FLAGS, "--kernel_from", f"sglang={kernel}")
+    assert status == 2 and "lacks a_desc" in text and f"--kernel_from vllm={kernel}" in text
+
+
+def test_fp8_is_in_the_encoding_of_the_gpu_that_is_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without AMD's driver nothing is looked at, which takes seconds."""
+    words = (*FLAGS, "--m", "16", "--dtype", "fp8_w8a8", "--dry_run")
+    monkeypatch.setattr(moe.devices, "look", lambda: Machine(({"id": 0, "arch": "gfx942"},), {}, ""))
+    monkeypatch.setattr(moe, "AMD_DRIVER", tmp_path / "kfd")
+    assert asked(*words)[0].fp8 == "fp8_e4m3"
+    (tmp_path / "kfd").touch()
+    assert asked(*words)[0].fp8 == "fp8_e4m3_fnuz"
+    for more in (("--arch", "gfx950"), ("--fp8", "fp8_e4m3")):
+        assert asked(*words, *more)[0].fp8 == "fp8_e4m3"
 
 
 def test_recorded_routing_is_read_as_data(kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,6 +51,9 @@ def test_a_size_file_has_both_and_gives_the_layers_again(
     entries = sizes_of(load_file(str(sizes)), Defaults()).entries
     kinds = [one.problem.kind for one in entries]
     assert kinds.count("moe") == len(GRID) and kinds.count("gemm") >= 4
+    assert main.main(["--gemm_size_file", str(sizes), "--dry_run"]) == 2
+    told = capsys.readouterr().err
+    assert "sizes.yaml" in told and "moe" in told and "--from" in told
     found = asked("--from", sizes, "--kernel_from", kernel)
     assert found == asked("--from", config, "--tp", "2", "--kernel_from", kernel)
     assert found[0].N == 128 and found[0].kernel is not None

@@ -11,7 +11,7 @@ from typing import Any
 
 from gemm_tuner.cli import options
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.flag_types import one_of, positive
+from gemm_tuner.cli.flag_types import number_list, one_of, positive
 from gemm_tuner.cli.help_texts import EXIT_STATUS
 from gemm_tuner.cli.moe_layer import SIZES, dense_types, layer_of
 from gemm_tuner.cli.parser import Parser
@@ -36,6 +36,8 @@ from gemm_tuner.store.sizes import SizeEntry, load_file, sizes_of
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.terminal_table import print_line
 
+# Where there are AMD GPUs.
+AMD_DRIVER = Path("/dev/kfd")
 # Flags that describe a layer, which a size file has described.
 OF_A_LAYER = (*SIZES, "m", "tp", "dense", "enable_expert_parallel", "global_experts", "dtype", "out", "block_shape",
               "group_size", "zero_points", "per_channel", "fp8", "activation", "bias")  # fmt: skip
@@ -66,17 +68,12 @@ examples:
 {EXIT_STATUS}"""
 
 
-def numbers(text: str) -> tuple[int, ...]:
-    """An argparse type: comma-separated integers, each once."""
-    return tuple(dict.fromkeys(positive(word.strip()) for word in text.split(",")))
-
-
 def block(text: str) -> tuple[int, int]:
     """An argparse type: two comma-separated integers."""
-    words = [positive(word.strip()) for word in text.split(",")]
+    words = text.split(",")
     if len(words) != 2:
         raise argparse.ArgumentTypeError(f"{show(text)} is not ROWS,COLUMNS, such as 128,128")
-    return words[0], words[1]
+    return positive(words[0].strip()), positive(words[1].strip())
 
 
 def add_flags(parser: Parser) -> None:
@@ -101,7 +98,7 @@ def add_flags(parser: Parser) -> None:
                        "a gated activation")  # fmt: skip
     layer.add_argument("--K", metavar="K", type=positive, help="hidden size")
     layer.add_argument("--topk", metavar="K", type=positive, help="experts of a token")
-    layer.add_argument("--m", metavar="M,M", type=numbers,
+    layer.add_argument("--m", metavar="M,M", type=number_list,
                        help=f"numbers of tokens (default: vLLM's {len(GRID)}, {GRID[0]} to {GRID[-1]})")  # fmt: skip
     layer.add_argument("--dtype", metavar="TYPE", type=one_of(problem.DTYPES), help="of weights and activations: "
                        f"{', '.join(problem.DTYPES)} (default: what --from says, else bf16)")  # fmt: skip
@@ -289,7 +286,10 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
 
 def layers(layer: Layer, arguments: argparse.Namespace, drawn: dict[str, Any]) -> list[MoeProblem]:
     """A layer at each number of tokens. Raises UserError."""
-    arch, tokens_of_calls = arguments.arch or "", arguments.m or GRID
+    tokens_of_calls = arguments.m or GRID
+    # Only there it matters, and to look at the GPUs takes seconds.
+    is_asked = layer.dtype == "fp8_w8a8" and (AMD_DRIVER.exists() or arguments.profiler == options.REPLAY)
+    arch = arguments.arch or (arch_of(arguments) if is_asked and not arguments.fp8 else "")
     fp8 = arguments.fp8 or ("fp8_e4m3_fnuz" if arch.startswith("gfx94") else "fp8_e4m3")
     one = MoeProblem(
         NAME, 1, layer.E, layer.N, layer.K, layer.topk, layer.dtype, layer.out, layer.scaling, layer.block_shape,

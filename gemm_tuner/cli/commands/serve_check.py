@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.flag_types import one_of, positive
+from gemm_tuner.cli.flag_types import number_list, one_of
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import add_document_flags, put_document
 from gemm_tuner.consumers import SERVED
@@ -41,17 +41,12 @@ opens it; 2 the command line or the folder is wrong.
 """
 
 
-def sizes(text: str) -> tuple[int, ...]:
-    """An argparse type: comma-separated sizes."""
-    return tuple(positive(word.strip()) for word in text.split(","))
-
-
 def add_flags(parser: Parser) -> None:
     parser.add_argument("folder", metavar="DIR", type=Path, help="what was given to export by -o, site-packages, or a "
                         "folder with the files themselves")  # fmt: skip
     parser.add_argument("--as", metavar="CONSUMER", dest="consumer", type=one_of(SERVED), required=True,
                         help=f"whose look-up: {', '.join(SERVED)}")  # fmt: skip
-    parser.add_argument("--m", metavar="M,M", type=sizes, default=(),
+    parser.add_argument("--m", metavar="M,M", type=number_list, default=(),
                         help="the sizes to ask for (default: the usual grid, and what was tuned)")  # fmt: skip
     add_document_flags(parser)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.flag_types import one_of, positive
+from gemm_tuner.cli.flag_types import number_list, one_of, positive
 from gemm_tuner.cli.moe_layer import in_dense_types
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import OUTPUT
@@ -47,17 +47,12 @@ cannot be written.
 """
 
 
-def m_list(text: str) -> tuple[int, ...]:
-    """An argparse type: comma-separated values of M, each once."""
-    return tuple(dict.fromkeys(positive(word.strip()) for word in text.split(",")))
-
-
 def add_flags(parser: Parser) -> None:
     parser.add_argument("--from", metavar="FILE", dest="source", type=Path, required=True, help="the file to read")
     parser.add_argument("--format", metavar="KIND", type=one_of(SOURCES),
                         help=f"what it is: {', '.join(SOURCES)} (default: by its content)")  # fmt: skip
     parser.add_argument(*OUTPUT, metavar="FILE", type=Path, help="the size file (default: printed)")
-    parser.add_argument("--m", metavar="M,M", type=m_list, help="rows of A, where the file gives N and K "
+    parser.add_argument("--m", metavar="M,M", type=number_list, help="rows of A, where the file gives N and K "
                         f"alone, and tokens of --moe (default: {','.join(map(str, USUAL_M))}; of --moe vLLM's "
                         f"{len(GRID)}, {GRID[0]} to {GRID[-1]})")  # fmt: skip
     parser.add_argument("--fp8", metavar="TYPE", type=one_of(("fp8_e4m3", "fp8_e4m3_fnuz")),

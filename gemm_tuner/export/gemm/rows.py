@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gemm_tuner.consumers import CONSUMERS
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.problem import GemmProblem
@@ -11,7 +12,10 @@ from gemm_tuner.store.results import Row
 def gemm_of(row: Row) -> GemmProblem:
     """The problem of a row. Raises UserError for another kind."""
     if not isinstance(row.problem, GemmProblem):
-        raise UserError(f"is a problem of the kind {row.problem.kind}", where=row.where, accepted="a GEMM")
+        kind = row.problem.kind
+        takers = ", ".join(f"--to {name}" for name, one in CONSUMERS.items() if one.kind == kind)
+        raise UserError(f"is a problem of the kind {kind}", where=row.where, accepted="a GEMM",
+                        hint=f"export it {takers}" if takers else "")  # fmt: skip
     return row.problem
 
 
