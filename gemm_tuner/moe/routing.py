@@ -44,7 +44,8 @@ def parse(text: str) -> Routing:
         return Routing(named[1], float(named[2]))
     if text.endswith(".npy"):
         return Routing("file", path=text)
-    raise UserError(f"{show(text)} is no routing", where="--routing", accepted=FORM)
+    hint = f"numpy.save('ids.npy', torch.load({text!r}, weights_only=True)) makes one" if text.endswith(".pt") else ""
+    raise UserError(f"{show(text)} is no routing", where="--routing", accepted=FORM, hint=hint)
 
 
 def files(texts: Iterable[str]) -> tuple[str, ...]:
@@ -103,9 +104,9 @@ def _loaded(path: str) -> npt.NDArray[Any]:
             array = np.lib.format.read_array(file, allow_pickle=False)  # type: ignore[no-untyped-call]
             return np.asarray(array)
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"cannot be read: {error}", where=path, accepted="expert ids as numpy.save wrote them"
-        ) from error
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        accepted = "expert ids as numpy.save wrote them"
+        raise UserError(f"cannot be read: {reason}", where=path, accepted=accepted) from error
 
 
 def counts(found: Ids, experts: int) -> npt.NDArray[np.intp]:

@@ -171,6 +171,8 @@ def test_a_dry_run_shows_the_funnel(capsys: pytest.CaptureFixture[str]) -> None:
         ((*FLAGS[:-2], "--global_experts", "16", "--topk", "17"), "--global_experts"),
         ((*FLAGS, "--activation", "sine"), "sine"),
         ((*FLAGS, "--routing", "skewed"), "zipf:1.0"),
+        ((*FLAGS, "--routing", "topk_ids_layer3_idx0.pt"), "numpy.save"),
+        ((*FLAGS, "--routing", "absent.npy"), "absent.npy: cannot be read: No such file"),
         ((*FLAGS, "--dtype", "int4_w4a16"), "--group_size"),
         ((*FLAGS, "--dtype", "int4_w4a16", "--group_size", "48"), "group size 48"),
         (("--E", "4", "--N", "30", "--K", "45", "--topk", "2", "--dtype", "int4_w4a16", "--group_size", "15"), "K 45"),
