@@ -61,6 +61,14 @@ def number_list(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, words)))
 
 
+def number_pair(text: str) -> tuple[int, int]:
+    """An argparse type: two comma-separated integers of 1 or more."""
+    words = text.split(",")
+    if len(words) != 2:
+        raise argparse.ArgumentTypeError(f"{show(text)} is not ROWS,COLUMNS, such as 128,128")
+    return positive(words[0].strip()), positive(words[1].strip())
+
+
 def name_list(text: str) -> tuple[str, ...]:
     """An argparse type: comma-separated names."""
     names = tuple(name.strip() for name in text.split(","))

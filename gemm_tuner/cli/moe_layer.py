@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import SCALE_BLOCK
 from gemm_tuner.moe import model_config, problem
 from gemm_tuner.moe.model_config import Layer
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import SERVERS
 
 # The flags of a layer's sizes.
 SIZES = ("E", "N", "K", "topk")
+# Where there are AMD GPUs.
+AMD_DRIVER = Path("/dev/kfd")
 # Scales of dense layers and of experts.
 SCALINGS = {"none": "tensor", "tensor": "tensor", "row_col": "channel", "block": "block"}
 
@@ -86,6 +91,18 @@ def typed(layer: Layer, arguments: argparse.Namespace) -> Layer:
     scaling = "channel" if dtype == "int8_w8a16" and scaling == "tensor" else scaling
     shape = arguments.block_shape or (0, 0)
     return replace(layer, dtype=dtype, scaling=scaling, block_shape=shape, zero_points=False)
+
+
+def launched_in_triton(found: list[MoeProblem], arch: str | None) -> tuple[list[MoeProblem], str]:
+    """(the problems that servers multiply by the kernel that is tuned, one line about the others; all and "" where
+    none is). arch: of --arch; without one that of a GPU here."""
+    backend = "hip" if (arch.startswith("gfx") if arch else AMD_DRIVER.exists()) else "cuda"
+    some = [one for one in found if one.server not in SERVERS or SERVERS[one.server].launches_it(one, backend)]
+    others = [str(one.M) for one in found if one not in some]
+    if not some or not others:
+        return found, ""
+    line = f"M of {', '.join(others)} left out: {found[0].server} multiplies so few rows by a kernel in CUDA, for which"
+    return some, f"{line} a file sets BLOCK_SIZE_M alone; --m has them nevertheless"
 
 
 def in_dense_types(layer: Layer, dtype: str, scaling: str) -> Layer:

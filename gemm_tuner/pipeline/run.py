@@ -77,16 +77,15 @@ def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
         start_launchers(launchers if cluster is None else (), session)
         total, sizes = serving_space.cut_sizes(options, environment.device, servers)
         states = [size.left for size in sizes if isinstance(size.left, SizeState)]
-        empty = {size.problem: size.left for size in sizes if isinstance(size.left, UserError)}
         if not states:
-            raise next(iter(empty.values()))
+            raise next(size.left for size in sizes if isinstance(size.left, UserError))
         log.passed("apply the rules")
         announce(session, states, total)
         too_short = session.limits.pace.lengthened(len(states))
         if too_short:
             log.say(too_short)
-        for problem, fault in empty.items():
-            session.results.record(problem, None, fault.one_line())
+        for size in (one for one in sizes if one.why_empty):
+            session.results.record(size.problem, None, size.why_empty)
         try:
             if launchers:
                 Tuning(session, states, launchers).run()

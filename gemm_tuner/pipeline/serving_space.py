@@ -30,6 +30,12 @@ class Cut:
     funnel: tuple[FunnelRow, ...]
     left: SizeState | UserError
 
+    @property
+    def why_empty(self) -> str:
+        """Why nothing is left, in words that do not name the size: sizes with one reason are said together. "" where
+        something is left."""
+        return self.left.one_line().removeprefix(f"{self.problem.key}: ") if isinstance(self.left, UserError) else ""
+
 
 def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem: Problem) -> Pruned:
     """The configurations that the rules keep for a size, plus those that they keep in each server's own space, in which

@@ -174,7 +174,7 @@ def require_some(pruned: Pruned, problem: Problem) -> None:
     last = [row for row in pruned.funnel if row.cut][-1]
     hint = "add --no_heuristics" if last.kind == Kind.HEURISTIC else "give a smaller size, or other axes by --space"
     if problem.kind != FIRST_KIND and last.kind != Kind.HEURISTIC:
-        hint = "give a smaller size, or change the rule or the parameters"
+        hint = "give another size, or change the rule or the parameters"
     raise UserError(
         f"no configuration is left; the last {last.cut} were cut by {last.rule}: {last.why.removesuffix('.')}",
         where=problem.key,

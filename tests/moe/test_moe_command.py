@@ -12,7 +12,7 @@ import yaml
 from moe_kernel_source import GROUPED, VLLM
 from samples import device
 
-from gemm_tuner.cli import commands, main
+from gemm_tuner.cli import commands, main, moe_layer
 from gemm_tuner.cli.commands import moe
 from gemm_tuner.consumers.moe import fault_of_name
 from gemm_tuner.core.workload import problem_from_dict
@@ -230,12 +230,31 @@ def test_fp8_is_in_the_encoding_of_the_gpu_that_is_here(monkeypatch: pytest.Monk
     """Without AMD's driver nothing is looked at, which takes seconds."""
     words = (*FLAGS, "--m", "16", "--dtype", "fp8_w8a8", "--dry_run")
     monkeypatch.setattr(moe.devices, "look", lambda: Machine(({"id": 0, "arch": "gfx942"},), {}, ""))
-    monkeypatch.setattr(moe, "AMD_DRIVER", tmp_path / "kfd")
+    monkeypatch.setattr(moe_layer, "AMD_DRIVER", tmp_path / "kfd")
     assert asked(*words)[0].fp8 == "fp8_e4m3"
     (tmp_path / "kfd").touch()
     assert asked(*words)[0].fp8 == "fp8_e4m3_fnuz"
     for more in (("--arch", "gfx950"), ("--fp8", "fp8_e4m3")):
         assert asked(*words, *more)[0].fp8 == "fp8_e4m3"
+
+
+def test_numbers_of_tokens_that_another_kernel_serves_are_left_out_of_the_grid(
+    kernel: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 4 bits vLLM launches its kernel in Triton above 6 rows an expert; those that are asked for stay."""
+    Path(kernel).write_text(VLLM + GROUPED)
+    words = ["moe", "--E", "8", "--N", "64", "--K", "128", "--topk", "2", "--dtype", "int4_w4a16", "--group_size", "32"]
+    words += ["--kernel_from", kernel, "--dry_run"]
+    assert main.main([*words, "--arch", "sm_90"]) == 0
+    out, told = capsys.readouterr()
+    shown = [m for m in GRID if f"_M{m}_" in out]
+    assert shown == [m for m in GRID if 2 * m > 6 * 8]
+    assert "1, 2, 4, 8, 16, 24 left out" in told
+    assert main.main([*words, "--arch", "gfx942"]) == 0
+    out, told = capsys.readouterr()
+    assert "left out" not in told and all(f"_M{m}_" in out for m in GRID)
+    assert main.main([*words, "--arch", "sm_90", "--m", "16,64"]) == 2
+    assert "_M16_" in capsys.readouterr().out
 
 
 def test_recorded_routing_is_read_as_data(kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,3 +44,10 @@ def test_without_one_the_size_says_which_rule_left_nothing(tmp_path: Path) -> No
     asked = run_options(tmp_path, TINY, families=("gemm_packed",))
     (cut,) = serving_space.cut_sizes(asked, H200, ())[1]
     assert isinstance(cut.left, UserError) and "no configuration is left" in cut.left.what
+
+
+def test_sizes_that_one_rule_left_nothing_of_have_one_reason(tmp_path: Path) -> None:
+    """So that the reasons below a table of results take one line."""
+    asked = run_options(tmp_path, TINY, problem(16, 16, 32), families=("gemm_packed",))
+    reasons = {cut.why_empty for cut in serving_space.cut_sizes(asked, H200, ())[1]}
+    assert len(reasons) == 1 and "no configuration is left" in reasons.pop()

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner.cli import options
+from gemm_tuner.cli import moe_layer, options
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.flag_types import number_list, one_of, positive
+from gemm_tuner.cli.flag_types import number_list, number_pair, one_of, positive
 from gemm_tuner.cli.help_texts import EXIT_STATUS
 from gemm_tuner.cli.moe_layer import SIZES, dense_types, layer_of
 from gemm_tuner.cli.parser import Parser
@@ -33,11 +33,8 @@ from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import GRID, SERVERS
 from gemm_tuner.space import space
 from gemm_tuner.store.sizes import SizeEntry, load_file, sizes_of
-from gemm_tuner.system.documents import show
 from gemm_tuner.system.terminal_table import print_line
 
-# Where there are AMD GPUs.
-AMD_DRIVER = Path("/dev/kfd")
 # Flags that describe a layer, which a size file has described.
 OF_A_LAYER = (*SIZES, "m", "tp", "dense", "enable_expert_parallel", "global_experts", "dtype", "out", "block_shape",
               "group_size", "zero_points", "per_channel", "fp8", "activation", "bias")  # fmt: skip
@@ -68,14 +65,6 @@ examples:
 {EXIT_STATUS}"""
 
 
-def block(text: str) -> tuple[int, int]:
-    """An argparse type: two comma-separated integers."""
-    words = text.split(",")
-    if len(words) != 2:
-        raise argparse.ArgumentTypeError(f"{show(text)} is not ROWS,COLUMNS, such as 128,128")
-    return positive(words[0].strip()), positive(words[1].strip())
-
-
 def add_flags(parser: Parser) -> None:
     parser.usage = (
         "tune_gemm.py moe (--from config.json | --E E --N N --K K --topk K)\n           [--kernel_from PATH] [flag ...]"
@@ -104,7 +93,9 @@ def add_flags(parser: Parser) -> None:
                        f"{', '.join(problem.DTYPES)} (default: what --from says, else bf16)")  # fmt: skip
     layer.add_argument("--out", metavar="TYPE", type=one_of(problem.SIXTEEN_BIT), help="of tokens and results, of "
                        "quantised weights (default: what --from says, else bf16)")  # fmt: skip
-    layer.add_argument("--block_shape", metavar="ROWS,COLUMNS", type=block, help="of fp8 weights with a scale a block")
+    layer.add_argument(
+        "--block_shape", metavar="ROWS,COLUMNS", type=number_pair, help="of fp8 weights with a scale a block"
+    )
     layer.add_argument("--group_size", metavar="COLUMNS", type=positive, help="columns of a row of integer weights "
                        "that share a scale: the server's kernel for GPTQ and AWQ")  # fmt: skip
     layer.add_argument("--zero_points", action="store_true", help="groups of integers have zero points")
@@ -135,6 +126,10 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.cli.main import run
 
     dense, found = dense_sizes(arguments), problems(arguments)
+    if arguments.m is None and not is_size_file(arguments.source):
+        found, left_out = moe_layer.launched_in_triton(found, arguments.arch)
+        if left_out:
+            print_line(shown.log, left_out)
     older = current(arguments, found)
     arguments.serve, arguments.kernel_from = [], []  # of dense GEMMs from here on
     statuses = []
@@ -288,7 +283,7 @@ def layers(layer: Layer, arguments: argparse.Namespace, drawn: dict[str, Any]) -
     """A layer at each number of tokens. Raises UserError."""
     tokens_of_calls = arguments.m or GRID
     # Only there it matters, and to look at the GPUs takes seconds.
-    is_asked = layer.dtype == "fp8_w8a8" and (AMD_DRIVER.exists() or arguments.profiler == options.REPLAY)
+    is_asked = layer.dtype == "fp8_w8a8" and (moe_layer.AMD_DRIVER.exists() or arguments.profiler == options.REPLAY)
     arch = arguments.arch or (arch_of(arguments) if is_asked and not arguments.fp8 else "")
     fp8 = arguments.fp8 or ("fp8_e4m3_fnuz" if arch.startswith("gfx94") else "fp8_e4m3")
     one = MoeProblem(
