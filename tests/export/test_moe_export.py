@@ -72,7 +72,7 @@ def test_what_was_tuned_in_our_own_kernel_is_for_no_server(
         return [{**row, **more} for row in some]
 
     alone = edited(results, tmp_path / "own.yaml", configs=ours, without_config=lambda _: [])
-    export(alone, "--to", to, "-o", tmp_path / "out")
+    assert export(alone, "--to", to, "-o", tmp_path / "out") == 1
     told = [line for line in capsys.readouterr().err.splitlines() if "own kernel" in line]
     assert len(told) == 1 and f"--kernel_from {server}=PATH" in told[0]
     assert not (tmp_path / "out").exists() or files(tmp_path / "out") == {}

@@ -88,6 +88,17 @@ def test_ours_is_beside_a_servers_kernel_unless_it_is_served(kernel: str) -> Non
     assert problem_from_dict(beside.to_dict()).to_dict() == beside.to_dict() != served.to_dict()
 
 
+def test_a_server_that_changes_the_space_is_not_said_to_change_nothing(
+    kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--serve and --kernel_from are about the layers here: the run, which knows them of GEMMs, is not told."""
+    given: dict[str, str] = {}
+    monkeypatch.setattr(main, "run", lambda arguments, *_: given.update(arguments.given) or 0)
+    words = (*FLAGS, "--m", "5", "--kernel_from", kernel, "--serve", "vllm", "--compile_only")
+    assert main.main(["moe", *words]) == 0
+    assert "compile_only" in given and not {"serve", "kernel_from"} & given.keys()
+
+
 def test_our_family_alone_beside_a_server_is_refused(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The server's rows would hold its default, untuned."""
     words = (*FLAGS, "--m", "5", "--kernel_from", kernel, "--families")

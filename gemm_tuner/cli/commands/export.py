@@ -148,7 +148,8 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     else:
         for line in lines(export, checked=arguments.check):
             print_line(shown.out, line)
-    return closed(shown, export.missing, export.num_sizes, differs=arguments.check and export.differs)
+    status = closed(shown, export.missing, export.num_sizes, differs=arguments.check and export.differs)
+    return status if export.plans else EXIT_UNVERIFIED
 
 
 def closed(shown: Consoles, missing: Sequence[str], num_sizes: int, *, differs: bool) -> int:

@@ -132,6 +132,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
             print_line(shown.log, left_out)
     older = current(arguments, found)
     arguments.serve, arguments.kernel_from = [], []  # of dense GEMMs from here on
+    arguments.given = {name: flag for name, flag in arguments.given.items() if name not in ("serve", "kernel_from")}
     statuses = []
     if dense:
         scaled = any(isinstance(one.problem, GemmProblem) and one.problem.scaling == "block" for one in dense)
