@@ -87,6 +87,11 @@ class Consumer(ABC):
         """The files for a problem's entry, relative to the folder of -o: one for each path that some version of the
         consumer reads."""
 
+    def untold(self, problem: Any) -> str:
+        """What tells a problem from others with the same file and key, for which the same configuration need not be
+        good, and which the consumer looks up there, too; "" where nothing does."""
+        return ""
+
     @abstractmethod
     def key(self, problem: Any) -> str:
         """The key of a problem in the file."""

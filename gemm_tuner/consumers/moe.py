@@ -60,6 +60,9 @@ class MoeFiles(Consumer, Served):
     def config_fault(self, problem: MoeProblem, config: Any, arch: str) -> str:
         return family_fault(config, self.server)
 
+    def untold(self, problem: MoeProblem) -> str:
+        return f"K={problem.K} top {problem.topk}"
+
     def key(self, problem: MoeProblem) -> str:
         return str(problem.M)
 

@@ -74,12 +74,14 @@ class Timed:
 
 @dataclass
 class Sidecar:
-    """files: notes by data file and key. sizes: times by data file and M. results: by consumer and sha256 of a results
-    file, its name, its header and the sizes that were left out."""
+    """files: notes by data file and key. sizes: times by data file and M. untold: what a data file's name does not tell
+    of the problems that its entries are for. results: by consumer and sha256 of a results file, its name, its header
+    and the sizes that were left out."""
 
     format_version: Count = FORMAT_VERSION
     files: dict[str, dict[str, Note]] = field(default_factory=dict)
     sizes: dict[str, dict[str, Timed]] = field(default_factory=dict)
+    untold: dict[str, str] = field(default_factory=dict)
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def known(self, file: str, body: Mapping[str, object]) -> dict[str, Note]:
@@ -108,6 +110,7 @@ def write(folder: Path, sidecar: Sidecar) -> None:
         "format_version": FORMAT_VERSION,
         "files": _plain(sidecar.files),
         "sizes": _plain(sidecar.sizes),
+        **({"untold": dict(sorted(sidecar.untold.items()))} if sidecar.untold else {}),
         "results": dict(sorted(sidecar.results.items())),
     }
     write_text_atomically(folder / FILE_NAME, json.dumps(document, indent=1) + "\n")

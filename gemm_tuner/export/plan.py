@@ -37,13 +37,15 @@ class Change:
 
 @dataclass(frozen=True)
 class FilePlan:
-    """One data file: its new text, the provenance of its entries, the times of its tuned sizes, and its changes."""
+    """One data file: its new text, the provenance of its entries, the times of its tuned sizes, its changes, and what
+    its name does not tell (``Consumer.untold``)."""
 
     place: PurePosixPath
     text: str
     notes: dict[str, Note]
     sizes: dict[str, Timed]
     changes: tuple[Change, ...]
+    untold: str = ""
 
     @property
     def differs(self) -> bool:
@@ -84,6 +86,13 @@ def plan_file(
     refuse_unreadable(consumer, old, path)
     body = dict(old)
     notes = known.known(place.name, old)
+    untold = "; ".join(sorted(filter(None, {consumer.untold(offer.problem) for offer in offers})))
+    there = known.untold.get(place.name, untold) if notes else untold
+    if there != untold and not overwrite:
+        return f"its file holds what was tuned for {there}, which the name does not tell; --overwrite replaces it"
+    if there != untold:
+        body = {key: entry for key, entry in old.items() if key not in notes}
+        notes = {}
     changes: dict[str, Change] = {}
     for offer in offers:
         key = consumer.key(offer.problem)
@@ -103,9 +112,10 @@ def plan_file(
         changes[key] = Change(key, what, filling.kind, f"from M={filling.m}" if filling.m else "")
     body = {key: body[key] for key in sorted(body, key=consumer.order)}
     notes = {key: notes[key] for key in body if key in notes}
-    sizes = timed_sizes(offers, notes, known.sizes.get(place.name, {})) if consumer.grid else {}
+    timed = known.sizes.get(place.name, {}) if there == untold else {}
+    sizes = timed_sizes(offers, notes, timed) if consumer.grid else {}
     listed = tuple(changes[key] for key in sorted(changes, key=consumer.order))
-    return FilePlan(place, consumer.text(body, target), notes, sizes, listed)
+    return FilePlan(place, consumer.text(body, target), notes, sizes, listed, untold)
 
 
 def refuse_unreadable(consumer: Consumer, body: Body, path: Path) -> None:
@@ -225,6 +235,8 @@ def write(root: Path, plans: Iterable[FilePlan], known: dict[PurePosixPath, Side
             if plan.differs:
                 write_text_atomically(root / plan.place, plan.text)
             side.files[plan.place.name] = plan.notes
+            if plan.untold:
+                side.untold[plan.place.name] = plan.untold
             if plan.sizes:
                 side.sizes[plan.place.name] = plan.sizes
         side.results.update(results)

@@ -195,6 +195,37 @@ def test_serve_check_looks_into_sglangs_newest_folder(tmp_path: Path, capsys: py
     assert document["not_read"] == ["1 files of older Triton versions"]
 
 
+@pytest.mark.parametrize(("to", "server"), [("vllm-moe", "vllm"), ("sglang-moe", "sglang")])
+def test_a_file_of_another_layer_of_its_name_stays(
+    to: str, server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names tell E and N: Qwen3-30B-A3B and, on two ranks, Qwen3-235B-A22B share one."""
+
+    def some(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        mine = [row for row in found if row["server"] == server and row["verified"] is True]
+        return [row for row in mine if row["E"] == mine[0]["E"]]
+
+    def of_another(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**row, "topk": 4, "BLOCK_SIZE_N": 32} for row in some(found)]
+
+    first, other = (
+        edited(H200, tmp_path / f"{ours.__name__}.yaml", configs=ours, without_config=lambda _: [])
+        for ours in (some, of_another)
+    )
+    assert export(first, "--to", to, "-o", tmp_path / "out") == 0
+    before = files(tmp_path / "out")
+    capsys.readouterr()
+    assert export(other, "--to", to, "-o", tmp_path / "out") == 1
+    told = capsys.readouterr().err
+    assert " top 8" in told and "--overwrite" in told
+    assert files(tmp_path / "out") == before
+    assert export(first, "--to", to, "-o", tmp_path / "out") == 0 and files(tmp_path / "out") == before
+    assert export(other, "--to", to, "-o", tmp_path / "out", "--overwrite") == 0
+    assert export(other, "--to", to, "-o", tmp_path / "alone") == 0
+    assert files(tmp_path / "out") == files(tmp_path / "alone") != before
+    assert export(first, "--to", to, "-o", tmp_path / "out") == 1
+
+
 def test_other_consumers_refuse_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert export(H200, "--to", "vllm", "-o", tmp_path) == 2
     told = capsys.readouterr().err
