@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.moe.problem import ACTIVATIONS, MAX_DIMENSION
+from gemm_tuner.moe.problem import ACTIVATIONS, MAX_DIMENSION, NO_GATE
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import load_json
@@ -19,8 +19,11 @@ TOPK = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "mo
         "moe_k")  # fmt: skip
 INTERMEDIATE = ("moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size", "expert_ffn_hidden_size",
                 "intermediate_size", "ffn_hidden_size")  # fmt: skip
-HIDDEN = ("hidden_size", "d_model", "n_embd")
-ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "mlp_hidden_act", "ffn_act_fn")
+# Experts behind a projection into fewer columns have a size of their own.
+HIDDEN = ("moe_latent_size", "hidden_size", "d_model", "n_embd")
+ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "ffn_act_fn")
+# Of MLPs that are an up- and a down-projection, as Nemotron-H's.
+WITHOUT_GATE = ("mlp_hidden_act",)
 DTYPE = ("torch_dtype", "dtype")
 QUANTISATION = ("quantization_config", "compression_config")
 # A clamp of gate and up, which only exists for activations with interleaved columns.
@@ -63,7 +66,8 @@ def read(path: Path) -> Layer:
     out = str(_first(chain, DTYPE) or "bfloat16").removeprefix("torch.")
     if out not in _TORCH:
         raise UserError(f"the type is {show(out)}", where=where, accepted=", ".join(_TORCH), hint=OTHER_WAY)
-    named = str(_first(chain, ACTIVATION) or "silu")
+    without_gate = _first(chain, ACTIVATION) is None and _first(chain, WITHOUT_GATE)
+    named = f"{without_gate}{NO_GATE}" if without_gate else str(_first(chain, ACTIVATION) or "silu")
     activation = "swigluoai" if _first(chain, (CLAMP,)) is not None else _ACTIVATIONS.get(named, named)
     if activation not in ACTIVATIONS:
         raise UserError(f"the activation is {show(named)}", where=where, accepted=", ".join(ACTIVATIONS),
@@ -103,6 +107,8 @@ def _first(chain: tuple[Mapping[str, Any], ...], names: tuple[str, ...]) -> Any:
 
 def _number(chain: tuple[Mapping[str, Any], ...], names: tuple[str, ...], where: str) -> int:
     value = _first(chain, names)
+    if isinstance(value, list) and value and all(one == value[0] for one in value):  # of each layer, all alike
+        value = value[0]
     if type(value) is int and 0 < value <= MAX_DIMENSION:
         return value
     what = f"{names[0]} is {show(value)}" if value is not None else f"lacks {names[0]}"

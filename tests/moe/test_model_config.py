@@ -50,6 +50,32 @@ def test_the_layer_is_found_however_deep_it_lies(tmp_path: Path) -> None:
         assert read(path) == LAYERS["mixtral_8x7b"]
 
 
+def test_an_mlp_without_a_gate_and_a_latent_size_are_told_by_their_attributes(tmp_path: Path) -> None:
+    """As of Nemotron 3: Nano has no latent size, Super's experts work in 1024 of 4096 columns."""
+    row = {"model_type": "nemotron_h", "hidden_size": 2688, "intermediate_size": 1856, "moe_intermediate_size": 1856,
+           "n_routed_experts": 128, "num_experts_per_tok": 6, "mlp_hidden_act": "relu2", "mamba_hidden_act": "silu",
+           "moe_latent_size": None, "torch_dtype": "bfloat16"}  # fmt: skip
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(row))
+    assert read(path) == Layer(128, 1856, 2688, 6, *BF16, "relu2_no_mul", bias=False)
+    path.write_text(json.dumps({**row, "hidden_size": 4096, "moe_latent_size": 1024}))
+    assert read(path).K == 1024
+    path.write_text(json.dumps({**row, "mlp_hidden_act": "sine"}))
+    with pytest.raises(UserError, match="sine"):
+        read(path)
+    assert read(config(tmp_path, hidden_act="relu2")).activation == "relu2"
+
+
+def test_numbers_of_each_layer_are_one_where_they_are_alike(tmp_path: Path) -> None:
+    """As of Hunyuan-A13B."""
+    lists = {"num_local_experts": 64, "moe_intermediate_size": [3072] * 32, "moe_topk": [8] * 32}
+    layer = read(config(tmp_path, num_experts_per_tok=None, **lists))
+    assert (layer.E, layer.N, layer.topk) == (64, 3072, 8)
+    for key, several in (("moe_topk", [8, 4]), ("moe_intermediate_size", [])):
+        with pytest.raises(UserError, match="whole number"):
+            read(config(tmp_path, num_experts_per_tok=None, **{**lists, key: several}))
+
+
 def test_ranks_share_the_intermediate_size_or_the_experts() -> None:
     layer = LAYERS["deepseek_v3"]
     one, other = share(layer, 8, experts=False), share(layer, 8, experts=True)
