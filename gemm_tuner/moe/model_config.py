@@ -26,8 +26,8 @@ ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "ffn_act
 WITHOUT_GATE = ("mlp_hidden_act",)
 DTYPE = ("torch_dtype", "dtype")
 QUANTISATION = ("quantization_config", "compression_config")
-# A clamp of gate and up, which only exists for activations with interleaved columns.
-CLAMP = "swiglu_limit"
+# A clamp of gate and up: gpt-oss', whose columns are interleaved, or with shared experts that of DeepSeek-V4's silu.
+CLAMP, SHARED = "swiglu_limit", "n_shared_experts"
 BIAS = ("moe_bias", "expert_bias", "mlp_bias")
 _TORCH = {"bfloat16": "bf16", "float16": "fp16"}
 _ACTIVATIONS = {"swish": "silu", "swiglu": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh"}
@@ -68,7 +68,8 @@ def read(path: Path) -> Layer:
         raise UserError(f"the type is {show(out)}", where=where, accepted=", ".join(_TORCH), hint=OTHER_WAY)
     without_gate = _first(chain, ACTIVATION) is None and _first(chain, WITHOUT_GATE)
     named = f"{without_gate}{NO_GATE}" if without_gate else str(_first(chain, ACTIVATION) or "silu")
-    activation = "swigluoai" if _first(chain, (CLAMP,)) is not None else _ACTIVATIONS.get(named, named)
+    in_pairs = _first(chain, (CLAMP,)) is not None and not _first(chain, (SHARED,))
+    activation = "swigluoai" if in_pairs else _ACTIVATIONS.get(named, named)
     if activation not in ACTIVATIONS:
         raise UserError(f"the activation is {show(named)}", where=where, accepted=", ".join(ACTIVATIONS),
                         hint="--activation names the one that it stands for")  # fmt: skip

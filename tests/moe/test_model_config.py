@@ -41,6 +41,12 @@ def test_a_type_that_no_kernel_has_waits_for_another_to_be_named() -> None:
     assert layer.dtype == "" and "mxfp4" in layer.reason
 
 
+def test_a_clamp_is_of_interleaved_columns_only_without_shared_experts(tmp_path: Path) -> None:
+    """gpt-oss and DeepSeek-V4 both say silu and a limit."""
+    assert read(config(tmp_path, swiglu_limit=7.0)).activation == "swigluoai"
+    assert read(config(tmp_path, swiglu_limit=10.0, n_shared_experts=1)).activation == "silu"
+
+
 def test_the_layer_is_found_however_deep_it_lies(tmp_path: Path) -> None:
     inner = json.loads((DATA / "mixtral_8x7b.json").read_text())
     dtype = inner.pop("torch_dtype")
