@@ -26,7 +26,8 @@ ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "ffn_act
 WITHOUT_GATE = ("mlp_hidden_act",)
 DTYPE = ("torch_dtype", "dtype")
 QUANTISATION = ("quantization_config", "compression_config")
-# A clamp of gate and up: gpt-oss', whose columns are interleaved, or with shared experts that of DeepSeek-V4's silu.
+# A clamp of gate and up: gpt-oss', whose columns are interleaved and whose experts have biases, or with shared experts
+# that of DeepSeek-V4's silu.
 CLAMP, SHARED = "swiglu_limit", "n_shared_experts"
 BIAS = ("moe_bias", "expert_bias", "mlp_bias")
 _TORCH = {"bfloat16": "bf16", "float16": "fp16"}
@@ -73,6 +74,7 @@ def read(path: Path) -> Layer:
     if activation not in ACTIVATIONS:
         raise UserError(f"the activation is {show(named)}", where=where, accepted=", ".join(ACTIVATIONS),
                         hint="--activation names the one that it stands for")  # fmt: skip
+    bias = _first(chain, BIAS)
     layer = Layer(
         E=_number(chain, EXPERTS, where),
         N=_number(chain, INTERMEDIATE, where),
@@ -83,7 +85,7 @@ def read(path: Path) -> Layer:
         scaling="none",
         block_shape=(0, 0),
         activation=activation,
-        bias=bool(_first(chain, BIAS)),
+        bias=in_pairs if bias is None else bool(bias),
     )
     quantised = _first(chain, QUANTISATION)
     return _quantised(layer, quantised) if isinstance(quantised, dict) else layer

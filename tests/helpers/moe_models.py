@@ -17,14 +17,13 @@ from gemm_tuner.pipeline import prepare
 from gemm_tuner.space import prune
 
 DATA = ROOT / "tests" / "data" / "moe"
-# With the ranks that they are served on; gpt-oss has experts of 4-bit floats, and biases that its config.json does not
-# say.
+# With the ranks that they are served on; gpt-oss has experts of 4-bit floats.
 MODELS = {
     "deepseek_v3": ("--tp", "8"),
     "qwen3_235b_a22b": ("--tp", "4"),
     "mixtral_8x7b": (),
     "llama4_maverick": ("--tp", "8"),
-    "gpt_oss_120b": ("--dtype", "bf16", "--bias"),
+    "gpt_oss_120b": ("--dtype", "bf16"),
 }
 SOURCES = {"vllm": moe_kernel_source.VLLM, "sglang": moe_kernel_source.sglang()}
 

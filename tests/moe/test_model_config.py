@@ -42,9 +42,14 @@ def test_a_type_that_no_kernel_has_waits_for_another_to_be_named() -> None:
 
 
 def test_a_clamp_is_of_interleaved_columns_only_without_shared_experts(tmp_path: Path) -> None:
-    """gpt-oss and DeepSeek-V4 both say silu and a limit."""
-    assert read(config(tmp_path, swiglu_limit=7.0)).activation == "swigluoai"
-    assert read(config(tmp_path, swiglu_limit=10.0, n_shared_experts=1)).activation == "silu"
+    """gpt-oss and DeepSeek-V4 both say silu and a limit, and neither says that gpt-oss' experts have biases."""
+    for changes, expected in (
+        ({"swiglu_limit": 7.0}, ("swigluoai", True)),
+        ({"swiglu_limit": 7.0, "mlp_bias": False}, ("swigluoai", False)),
+        ({"swiglu_limit": 10.0, "n_shared_experts": 1}, ("silu", False)),
+    ):
+        layer = read(config(tmp_path, **changes))
+        assert (layer.activation, layer.bias) == expected
 
 
 def test_the_layer_is_found_however_deep_it_lies(tmp_path: Path) -> None:

@@ -105,8 +105,8 @@ def add_flags(parser: Parser) -> None:
                        "for gfx940 to gfx942 fp8_e4m3_fnuz)")  # fmt: skip
     layer.add_argument("--activation", metavar="NAME", type=one_of(problem.ACTIVATIONS), help="between the GEMMs: "
                        f"{', '.join(problem.ACTIVATIONS)} (default: what --from says, else silu)")  # fmt: skip
-    layer.add_argument("--bias", action="store_true", help="each expert adds a vector in both GEMMs, which those of "
-                       "gpt-oss do and its config.json does not say")  # fmt: skip
+    layer.add_argument("--bias", action="store_true", help="each expert adds a vector in both GEMMs (default: what "
+                       "--from says)")  # fmt: skip
     layer.add_argument("--routing", metavar="KIND", action="append", default=[], help="how tokens choose experts: "
                        "uniform, balanced, zipf:S, dirichlet:A, or a .npy file of ids [tokens, topk]; may be given "
                        "again: configurations are chosen over all (default: uniform)")  # fmt: skip
