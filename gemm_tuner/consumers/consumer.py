@@ -78,6 +78,11 @@ class Consumer(ABC):
         """Why a problem of this kind was tuned for another consumer; "" if it was not."""
         return ""
 
+    @property
+    def tuned_by(self) -> str:
+        """What tunes for this consumer, where all problems were tuned for others; "" where nothing need be said."""
+        return ""
+
     @abstractmethod
     def config_fault(self, problem: Any, config: Any, arch: str) -> str:
         """Why the consumer cannot launch a configuration unchanged; "" if it can."""

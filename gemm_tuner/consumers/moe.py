@@ -57,6 +57,10 @@ class MoeFiles(Consumer, Served):
     def other_consumer_fault(self, problem: MoeProblem) -> str:
         return other_kernel_fault(problem, self.server)
 
+    @property
+    def tuned_by(self) -> str:
+        return f"moe --kernel_from {self.server}=PATH tunes {self.server}'s"
+
     def config_fault(self, problem: MoeProblem, config: Any, arch: str) -> str:
         return family_fault(config, self.server)
 
@@ -255,6 +259,10 @@ class AiterMoe(Consumer):
 
     def other_consumer_fault(self, problem: MoeProblem) -> str:
         return other_kernel_fault(problem, "vllm", "aiter")
+
+    @property
+    def tuned_by(self) -> str:
+        return "moe --kernel_from vllm=PATH tunes vllm's, which stands in for aiter's"
 
     def config_fault(self, problem: MoeProblem, config: Any, arch: str) -> str:
         return family_fault(config, "vllm")

@@ -142,10 +142,11 @@ def collect_of_kind(found: Results, consumer: Consumer, trust: Trust) -> tuple[l
     if not mine:
         raise UserError(f"has no row of the kind {consumer.kind}", where="the results", accepted=consumer.takes)
     left_out += [elsewhere(row) for row in found.rows if row not in mine]
+    hint = consumer.tuned_by if all(consumer.other_consumer_fault(row.problem) for row in mine) else ""
     for row in mine:
         source, name = found.source_of(row), row.config.name if row.config else ""
         if other := consumer.other_consumer_fault(row.problem):
-            left_out.append(LeftOut(row.problem.key, name, other, served=True))
+            left_out.append(LeftOut(row.problem.key, name, "; ".join(filter(None, (other, hint))), served=True))
             continue
         arch = str(found.header_of(row).get("arch", ""))
         fault = consumer.problem_fault(row.problem, arch)

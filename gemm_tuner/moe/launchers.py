@@ -57,8 +57,7 @@ def other_kernel_fault(problem: MoeProblem, server: str, consumer: str = "") -> 
     if problem.server == server:
         return ""
     kernel = "this package's own" if problem.server == NAME else f"{problem.server}'s"
-    instead = f"{server}'s, which stands in for {consumer}'s" if consumer else f"{server}'s"
-    return f"is of {kernel} kernel, which {consumer or server} has not; moe --kernel_from {server}=PATH tunes {instead}"
+    return f"is of {kernel} kernel, which {consumer or server} has not"
 
 
 def family_fault(config: Config, server: str) -> str:

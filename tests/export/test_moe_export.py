@@ -78,6 +78,15 @@ def test_what_was_tuned_in_our_own_kernel_is_for_no_server(
     assert not (tmp_path / "out").exists() or files(tmp_path / "out") == {}
 
 
+def test_of_two_servers_that_were_tuned_neither_is_to_be_tuned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for to in ("vllm-moe", "sglang-moe"):
+        export(H200, "--to", to, "-o", tmp_path)
+        told = capsys.readouterr().err
+        assert "kernel, which" in told and "--kernel_from" not in told
+
+
 @pytest.mark.parametrize(("to", "results"), [("vllm-moe", H200), ("sglang-moe", H200), ("aiter-moe", MI300X)])
 def test_a_row_with_another_kernels_configuration_is_refused(
     to: str, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
