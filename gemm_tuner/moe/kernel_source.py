@@ -20,6 +20,7 @@ FUNCTION = "fused_moe_kernel"
 GROUPED = "fused_moe_kernel_gptq_awq"
 FLAG = "--kernel_from"
 MAX_BYTES = 8 * 2**20
+VERSIONS = {"vllm": "vLLM 0.33", "sglang": "SGLang 0.5.23"}
 # Arguments of every version; a kernel without one of these is another kernel.
 NEEDED = (
     *("a_ptr", "b_ptr", "c_ptr", "a_scale_ptr", "b_scale_ptr", "topk_weights_ptr", "sorted_token_ids_ptr"),
@@ -120,8 +121,10 @@ def check_arguments(kernel: TakenKernel, server: Server, file: Path) -> None:
         raise UserError(
             f"is of a version that cannot be launched: it {' and '.join(parts)}",
             where=f"{printable(file)}, {kernel.function}",
-            accepted=f"the arguments of {server.name}'s kernel as of vLLM 0.33 and SGLang 0.5.23",
-            hint=f"it looks like {others[0]}'s: {FLAG} {others[0]}={printable(file)}" if others else "",
+            accepted=f"the arguments that it has in {VERSIONS[server.name]}",
+            hint=f"it looks like {others[0]}'s: {FLAG} {others[0]}={printable(file)}"
+            if others
+            else f"{FLAG} takes the source file of that version",
         )
 
 

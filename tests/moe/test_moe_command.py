@@ -230,6 +230,7 @@ def test_a_run_needs_a_kernel_of_a_known_version(
         of_groups = ("--dtype", "int4_w4a16", "--group_size", "32") if "gptq" in what else ()
         status, text = told(capsys, *FLAGS, *of_groups, *given)
         assert (status, what in text) == (2, True), text
+        assert ("vLLM 0.33" in text) == (what in ("lacks top_k", "has SPARSE"))
 
 
 def test_another_servers_kernel_is_told_apart(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
