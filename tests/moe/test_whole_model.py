@@ -124,6 +124,16 @@ def test_types_that_are_asked_for_are_of_dense_layers_and_experts(
     assert (layer.dtype, layer.scaling, qkv.scaling) == expected
 
 
+def test_where_dense_layers_cannot_be_tuned_experts_can(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    awq = {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True}
+    config.write_text(json.dumps({**json.loads(config.read_text()), "quantization_config": awq}))
+    for words in (["sizes", "--moe"], ["moe", "--dense", "--dry_run"]):
+        assert main.main([*words, "--from", str(config)]) == 2
+        told = capsys.readouterr().err
+        assert "'awq'" in told and "--dense" in told and "--scaling" not in told and len(told.splitlines()) == 1
+    assert asked("--from", config, "--m", 64)[0].dtype == "int4_w4a16"
+
+
 def test_types_that_one_of_both_has_not_are_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["sizes", "--from", str(config), "--moe", "--dtype", "int8", "--scaling", "row_col"]) == 2
     assert "int8 is no type of fused MoE layers" in capsys.readouterr().err

@@ -187,7 +187,7 @@ def dense_sizes(arguments: argparse.Namespace) -> tuple[SizeEntry, ...]:
         raise UserError("needs a model's layers", where="--dense", accepted="--from config.json")
     dtype, scaling = dense_types(arguments)
     options = CollectOptions(m_values=arguments.m or GRID, tp=arguments.tp or 1, fp8=arguments.fp8 or "",
-                             dtype=dtype, scaling=scaling)  # fmt: skip
+                             dtype=dtype, scaling=scaling, moe=True)  # fmt: skip
     return tuple(map(SizeEntry, collect.collect(arguments.source, options, "huggingface").problems))
 
 

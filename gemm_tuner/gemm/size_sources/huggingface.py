@@ -71,6 +71,7 @@ def _problems(layer: Layer, types: Weights, options: CollectOptions, where: str)
 
 _TORCH = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 _OTHER_WAY = "name types that are to be tuned by --dtype, and --scaling if they have scales"
+_EXPERTS_ALONE = "name one type for all by --dtype, or tune the experts alone: moe --from config.json without --dense"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +96,18 @@ def of_config(config: dict[str, Any], options: CollectOptions, where: str) -> We
     quantised = config.get("quantization_config") or config.get("compression_config")
     if not isinstance(quantised, dict):
         return Weights(plain, options.scaling or "none", plain)
-    dtype, scaling = _quantised(quantised, where)
+    dtype, scaling = _quantised(quantised, where, _EXPERTS_ALONE if options.moe else _OTHER_WAY)
     return Weights((options.fp8 or "fp8_e4m3") if dtype == "fp8" else dtype, options.scaling or scaling, plain)
 
 
-def _quantised(quantised: dict[str, Any], where: str) -> tuple[str, str]:
-    """(dtype, scaling) of quantized layers. Raises UserError."""
+def _quantised(quantised: dict[str, Any], where: str, hint: str) -> tuple[str, str]:
+    """(dtype, scaling) of quantized layers. Raises UserError, with the hint."""
     method = quantised.get("quant_method")
     if method == "fp8":
         block = quantised.get("weight_block_size")
         if block not in (None, [SCALE_BLOCK, SCALE_BLOCK]):
             what = f"weight_block_size is {show(str(block))}"
-            raise UserError(what, where=where, accepted=f"[{SCALE_BLOCK}, {SCALE_BLOCK}], or none", hint=_OTHER_WAY)
+            raise UserError(what, where=where, accepted=f"[{SCALE_BLOCK}, {SCALE_BLOCK}], or none", hint=hint)
         return "fp8", "block" if block else "tensor"
     if method == "compressed-tensors":
         known = _compressed(quantised)
@@ -116,7 +117,7 @@ def _quantised(quantised: dict[str, Any], where: str) -> tuple[str, str]:
         f"its weights are quantised by {show(method)} in a way that no kernel here multiplies",
         where=where,
         accepted="fp8, or compressed-tensors with 8-bit weights and inputs",
-        hint=_OTHER_WAY,
+        hint=hint,
     )
 
 
