@@ -15,6 +15,9 @@ from gemm_tuner.moe.servers import SERVERS
 
 # The flags of a layer's sizes.
 SIZES = ("E", "N", "K", "topk")
+# Flags that describe a layer, which a size file has described.
+OF_A_LAYER = (*SIZES, "m", "tp", "dense", "enable_expert_parallel", "global_experts", "dtype", "out", "block_shape",
+              "group_size", "zero_points", "per_channel", "fp8", "activation", "bias")  # fmt: skip
 # Where there are AMD GPUs.
 AMD_DRIVER = Path("/dev/kfd")
 # Scales of dense layers and of experts.
@@ -44,6 +47,19 @@ def layer_of(arguments: argparse.Namespace) -> Layer:
     changed = replace(base, out=arguments.out or base.out, activation=arguments.activation or base.activation,
                       bias=base.bias or arguments.bias)  # fmt: skip
     return typed(changed, arguments)
+
+
+def refuse_what_a_file_says(arguments: argparse.Namespace, *more: str) -> None:
+    """Raises UserError for a flag that describes a layer, or is one of ``more``."""
+    given = [name for name in (*OF_A_LAYER, *more) if name in arguments.given]
+    if given:
+        raise UserError("says what the file says", where=f"--{given[0]}", hint="leave it out, or change the file")
+
+
+def forget_servers(arguments: argparse.Namespace) -> None:
+    """What --serve and --kernel_from say of layers is of dense GEMMs for what reads them from here on."""
+    arguments.serve, arguments.kernel_from = [], []
+    arguments.given = {name: flag for name, flag in arguments.given.items() if name not in ("serve", "kernel_from")}
 
 
 def in_groups(layer: Layer, dtype: str, arguments: argparse.Namespace) -> Layer:

@@ -9,17 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from moe_kernel_source import GROUPED, VLLM
+from moe_kernel_source import GROUPED, VLLM, sglang
 from samples import device
 
 from gemm_tuner.cli import commands, main, moe_layer
 from gemm_tuner.cli.commands import moe
 from gemm_tuner.consumers.moe import fault_of_name
+from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import GRID, entry
 from gemm_tuner.moe.workload import WORKLOAD
+from gemm_tuner.store.sizes import SizeEntry
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "moe"
 FLAGS = ("--E", "8", "--N", "64", "--K", "128", "--topk", "2")
@@ -251,22 +253,27 @@ def test_fp8_is_in_the_encoding_of_the_gpu_that_is_here(monkeypatch: pytest.Monk
 
 
 def test_numbers_of_tokens_that_another_kernel_serves_are_left_out_of_the_grid(
-    kernel: str, capsys: pytest.CaptureFixture[str]
+    kernel: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of 4 bits vLLM launches its kernel in Triton above 6 rows an expert; those that are asked for stay."""
+    run: list[int] = []
+    monkeypatch.setattr(
+        main, "run", lambda arguments, shown, entries, *_: run.extend(one.problem.M for one in entries) or 0
+    )
     Path(kernel).write_text(VLLM + GROUPED)
-    words = ["moe", "--E", "8", "--N", "64", "--K", "128", "--topk", "2", "--dtype", "int4_w4a16", "--group_size", "32"]
-    words += ["--kernel_from", kernel, "--dry_run"]
-    assert main.main([*words, "--arch", "sm_90"]) == 0
-    out, told = capsys.readouterr()
-    shown = [m for m in GRID if f"_M{m}_" in out]
-    assert shown == [m for m in GRID if 2 * m > 6 * 8]
-    assert "1, 2, 4, 8, 16, 24 left out" in told
-    assert main.main([*words, "--arch", "gfx942"]) == 0
-    out, told = capsys.readouterr()
-    assert "left out" not in told and all(f"_M{m}_" in out for m in GRID)
-    assert main.main([*words, "--arch", "sm_90", "--m", "16,64"]) == 2
-    assert "_M16_" in capsys.readouterr().out
+    words = ["moe", *FLAGS, "--dtype", "int4_w4a16", "--group_size", "32", "--kernel_from", kernel, "--no_whole_calls"]
+    few = [m for m in GRID if 2 * m <= 6 * 8]
+    for more, expected in (
+        (("--arch", "sm_90"), [m for m in GRID if m not in few]),
+        (("--arch", "gfx942"), list(GRID)),
+        (("--arch", "sm_90", "--m", "16,64"), [16, 64]),
+        (("--arch", "sm_90", "--E", "4096"), list(GRID)),  # none would be left
+    ):
+        run.clear()
+        main.main([*words, *more])
+        assert run == expected
+        told = capsys.readouterr().err
+        assert (", ".join(map(str, few)) in told) == (len(expected) not in (2, len(GRID)))
 
 
 def test_recorded_routing_is_read_as_data(kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -379,3 +386,51 @@ def test_flags_about_groups_change_what_a_config_says(
     source = ("--from", str(tmp_path / "config.json"), "--m", "64", "--kernel_from", str(tmp_path / "kernel.py"))
     (one,) = asked(*source, *words)
     assert (one.dtype, one.block_shape, one.zero_points) == expected
+
+
+RESULTS = Path(__file__).resolve().parents[1] / "golden" / "export_moe" / "h200.yaml"
+
+
+def test_a_results_file_is_timed_and_checked_with_its_servers_kernels(
+    kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every row with its own configuration, server and routing."""
+    found: list[SizeEntry] = []
+    monkeypatch.setattr(main, "run", lambda arguments, shown, entries, *_: found.extend(entries) or 0)
+    other = tmp_path / "other.py"
+    other.write_text(sglang())
+    both = ("--kernel_from", f"vllm={kernel}", "--kernel_from", f"sglang={other}")
+    for task in ("--benchmark", "--compare_wo_tuning"):
+        found.clear()
+        assert main.main(["moe", "--from", str(RESULTS), *both, task]) == 0
+        rows = [row for row in yaml.safe_load(RESULTS.read_text())["configs"] if row["kind"] == "moe"]
+        assert [one.config.name for one in found if one.config] == [row["name"] for row in rows]
+        layers = [one.problem for one in found if isinstance(one.problem, MoeProblem)]
+        assert [(one.server, one.M, one.routing) for one in layers] == [
+            (row["server"], row["M"], tuple(row["routing"])) for row in rows
+        ]
+        assert all(one.kernel is not None and one.kernel_sha == one.kernel.sha for one in layers)
+    for words, what in (
+        ((str(RESULTS), "--kernel_from", f"vllm={kernel}"), "no kernel of sglang"),
+        ((str(RESULTS), *both, "--routing", "balanced"), "--routing"),
+        ((str(RESULTS), *both, "--m", "64"), "--m"),
+        ((str(DATA / "mixtral_8x7b.json"), *both), "a results file"),
+    ):
+        status, text = told(capsys, "--from", *words, "--benchmark")
+        assert status == 2 and what in text
+
+
+@pytest.mark.grid
+def test_what_a_results_file_has_of_our_kernel_is_checked_without_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ours = {**dict(entry(16, 32, 32, 1, 4, 2)), "PROGRAMS_PER_SM": 0, "SWAP_AB": 0, "W_BY_TMA": 0}
+    config = PlainConfig("own_moe", tuple(ours.items()))
+    (layer,) = asked("--E", "4", "--N", "32", "--K", "32", "--topk", "2", "--m", "16")
+    row = {**layer.row(), **config.to_dict(), "name": config.name, "source": "measured", "verified": True}
+    header = yaml.safe_load(RESULTS.read_text())
+    (tmp_path / "moe.yaml").write_text(yaml.safe_dump({**header, "configs": [{**row, "median_us": 1.0}],
+                                                       "without_config": []}))  # fmt: skip
+    assert main.main(["moe", "--from", "moe.yaml", "--compare_wo_tuning", "--arch", "sm_90"]) == 0
+    assert "1 of 1 configurations are right" in capsys.readouterr().err

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner.cli import moe_layer, options
+from gemm_tuner.cli import moe_layer, moe_results, options
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import number_list, number_pair, one_of, positive
 from gemm_tuner.cli.help_texts import EXIT_STATUS
-from gemm_tuner.cli.moe_layer import SIZES, dense_types, layer_of
+from gemm_tuner.cli.moe_layer import dense_types, layer_of
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import wait_s
 from gemm_tuner.consumers import SERVERS as SERVED_GEMMS
@@ -34,10 +34,6 @@ from gemm_tuner.moe.servers import GRID, SERVERS
 from gemm_tuner.space import space
 from gemm_tuner.store.sizes import SizeEntry, load_file, sizes_of
 from gemm_tuner.system.terminal_table import print_line
-
-# Flags that describe a layer, which a size file has described.
-OF_A_LAYER = (*SIZES, "m", "tp", "dense", "enable_expert_parallel", "global_experts", "dtype", "out", "block_shape",
-              "group_size", "zero_points", "per_channel", "fp8", "activation", "bias")  # fmt: skip
 
 DESCRIPTION = """\
 Tunes the fused MoE kernel of a server for one layer: both GEMMs of a call, in the server's own kernel, which is taken
@@ -61,6 +57,8 @@ examples:
     tune_gemm.py moe --from config.json --dense --kernel_from vllm
   for skewed routing too
     tune_gemm.py moe --from config.json --kernel_from vllm --routing zipf:1.0
+  do the times still hold?
+    tune_gemm.py moe --from moe.yaml --kernel_from vllm --benchmark -o now.yaml
 
 {EXIT_STATUS}"""
 
@@ -72,7 +70,8 @@ def add_flags(parser: Parser) -> None:
     layer = parser.add_argument_group("the layer")
     layer.add_argument("--from", metavar="FILE", dest="source", type=Path, help="a model's config.json, as on Hugging "
                        "Face, whose experts are found by attribute names, nested ones too; or a size file of "
-                       "sizes --moe, whose dense sizes are tuned first")  # fmt: skip
+                       "sizes --moe, whose dense sizes are tuned first; with --benchmark and --compare_wo_tuning a "
+                       "results file")  # fmt: skip
     layer.add_argument("--tp", metavar="RANKS", type=positive, help="ranks that share each expert of --from, or with "
                        "--enable_expert_parallel the experts (default: 1)")  # fmt: skip
     layer.add_argument("--dense", action="store_true", help="first the dense layers of config.json, into one results "
@@ -125,14 +124,15 @@ def add_flags(parser: Parser) -> None:
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.cli.main import run
 
+    if moe_results.is_asked(arguments):
+        return moe_results.run_again(arguments, shown)
     dense, found = dense_sizes(arguments), problems(arguments)
     if arguments.m is None and not is_size_file(arguments.source):
         found, left_out = moe_layer.launched_in_triton(found, arguments.arch)
         if left_out:
             print_line(shown.log, left_out)
     older = current(arguments, found)
-    arguments.serve, arguments.kernel_from = [], []  # of dense GEMMs from here on
-    arguments.given = {name: flag for name, flag in arguments.given.items() if name not in ("serve", "kernel_from")}
+    moe_layer.forget_servers(arguments)
     statuses = []
     if dense:
         scaled = any(isinstance(one.problem, GemmProblem) and one.problem.scaling == "block" for one in dense)
@@ -197,9 +197,7 @@ def is_size_file(source: Path | None) -> bool:
 
 def in_size_file(arguments: argparse.Namespace) -> list[MoeProblem]:
     """The MoE layers of a size file. Raises UserError if it has none, and for flags that describe a layer."""
-    given = [name for name in OF_A_LAYER if getattr(arguments, name) not in (None, False)]
-    if given:
-        raise UserError("says what the size file says", where=f"--{given[0]}", hint="leave it out, or change the file")
+    moe_layer.refuse_what_a_file_says(arguments)
     entries = sizes_of(load_file(str(arguments.source)), Defaults()).entries
     found = [one.problem for one in entries if isinstance(one.problem, MoeProblem)]
     if not found:
