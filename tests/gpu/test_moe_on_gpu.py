@@ -153,3 +153,15 @@ def test_ours_is_tuned_alone(gpu: Gpu, folder: Path) -> None:
     for row in run(folder, "alone.yaml", "--families", "own_moe").rows:
         assert row.config is not None and row.config.family == "own_moe" and row.verified is Verified.TRUE
         assert row.facts["median_us"] > 0 and "vendor_us" not in row.facts
+
+
+def test_the_configurations_of_a_results_file_are_timed_again(gpu: Gpu, folder: Path) -> None:
+    kernel = ("--kernel_from", str(folder / "fused_moe.py"))
+    before = run(folder, "served.yaml", *kernel, "--serve", "vllm", "--no_whole_calls").rows
+    words = ["--from", str(folder / "served.yaml"), *kernel, "--output_dir", str(folder)]
+    for task, more in (("--benchmark", ["-o", str(folder / "now.yaml")]), ("--compare_wo_tuning", [])):
+        with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            assert cli.main(["moe", *words, task, *more]) == EXIT_OK
+    after = results.read(folder / "now.yaml").rows
+    assert [(row.problem, row.config) for row in after] == [(row.problem, row.config) for row in before]
+    assert all(row.facts["median_us"] > 0 and row.verified is Verified.TRUE for row in after)
