@@ -216,7 +216,9 @@ def run_options_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ..
                 raise UserError(f"does not go with --{flag}", where="--cluster", accepted="either of them")
     results_file: Path | None = arguments.output
     check_results_file(results_file, arguments.gemm_size_file)
+    kinds = {entry.problem.kind for entry in entries}  # a results file may hold others, too
     older, older_served = read_older(arguments.update)
+    older_served = {problem: found for problem, found in older_served.items() if problem.kind in kinds}
     served = servers_of(arguments.serve, older_served)
     given_to = {one.consumer: None for entry in entries for one in entry.served} if arguments.benchmark else {}
     run_options = RunOptions(

@@ -162,6 +162,19 @@ def test_a_results_file_holds_both_and_each_server_gets_its_own(tmp_path: Path) 
     assert files(tmp_path / "dense") == files(GOLDEN / "vllm" / "h20") != {}
 
 
+def test_the_results_of_a_whole_model_are_updated(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What dense rows have for a server is not asked of fused layers."""
+    path = tmp_path / "all.yaml"
+    layers = quick_yaml.load((MOE / "h200.yaml").read_text())
+    dense = quick_yaml.load((ROOT / "results" / "tuned" / "nvidia_h200_fp8_block.yaml").read_text())
+    served = [row for row in dense["configs"] if "served" in row][:1]
+    path.write_text(quick_yaml.dump({**layers, "configs": [*layers["configs"], *served]}))
+    words = ["moe", "--from", str(config), "--m", "64", "--arch", "sm_90", "--update", str(path), "--dry_run"]
+    assert main.main(words) == 0, capsys.readouterr().err
+
+
 def test_rows_of_one_kind_stay_when_the_other_is_tuned(tmp_path: Path) -> None:
     path = tmp_path / "all.yaml"
     shutil.copy(MOE / "h200.yaml", path)
