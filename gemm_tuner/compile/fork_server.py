@@ -1,7 +1,8 @@
 """Starts worker processes by forking a server that has imported the compiler: in 0.05 s in place of a second each.
 
 The server is multiprocess's. It is a process of its own, so that nothing of the caller is copied: no threads, no GPU.
-It ends when the caller does, however that ends, and its workers with it. Where no server can be had (a folder for
+It ends when the caller does, however that ends, and its workers with it; one that still imports, which nothing was
+forked of, is killed where the caller ends as programs do. Where no server can be had (a folder for
 temporary files whose path is too long for a socket), workers are started as new processes.
 
 Compilers that must know at import what they compile for have servers of their own, one for each set of variables.
@@ -9,8 +10,10 @@ Compilers that must know at import what they compile for have servers of their o
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -30,6 +33,7 @@ SERVER_MODULES = ("gemm_tuner.compile.own_group", "gemm_tuner.compile.quick_end"
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 _starts = threading.Lock()
 _servers: dict[tuple[tuple[str, str], ...], forkserver.ForkServer] = {(): forkserver._forkserver}
+_unused: dict[forkserver.ForkServer, int] = {}  # that forked no worker yet; the process that began them
 
 
 def started(
@@ -51,6 +55,7 @@ def started(
             process = multiprocess.get_context("forkserver").Process(target=target, args=arguments, daemon=True)
             with contextlib.suppress(OSError, EOFError), _forking(server):
                 process.start()
+                _unused.pop(server, None)
                 return process
         process = multiprocess.get_context("spawn").Process(target=target, args=arguments, daemon=True)
         process.start()
@@ -62,7 +67,19 @@ def begin(modules: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -
     server = _server(variables)
     server.set_forkserver_preload([*SERVER_MODULES, *modules])
     with _environment(variables), contextlib.suppress(OSError):
+        if server._forkserver_pid is None:
+            _unused[server] = os.getpid()
         server.ensure_running()
+
+
+@atexit.register
+def end_unused() -> None:
+    """Kills the servers of this process that forked nothing: the import of a compiler takes seconds, in which they
+    would not see that the caller is gone, and would keep its terminal or pipe."""
+    for server, beginner in _unused.items():
+        if beginner == os.getpid() and server._forkserver_pid is not None:
+            with contextlib.suppress(OSError):
+                os.kill(server._forkserver_pid, signal.SIGKILL)
 
 
 def _server(variables: Mapping[str, str]) -> forkserver.ForkServer:

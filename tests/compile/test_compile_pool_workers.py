@@ -165,15 +165,35 @@ print("imported")
 """
 
 
+USES_IT = f"""
+import sys
+sys.path.append({str(ROOT)!r})
+from gemm_tuner.compile import fork_server
+if __name__ == "__main__":
+    fork_server.started(print, ("compiled",), ["talkative"]).join()
+"""
+
+
 def test_a_server_is_not_taken_apart_when_it_ends(tmp_path: Path) -> None:
     """Else libraries of compilers tell the user what they would have freed."""
     (tmp_path / "talkative.py").write_text(TALKATIVE)
-    begin = f"import sys; sys.path.append({str(ROOT)!r})\nfrom gemm_tuner.compile import fork_server\n"
-    (tmp_path / "tune.py").write_text(f"{begin}fork_server.begin(['talkative'])\n")
+    (tmp_path / "tune.py").write_text(USES_IT)
     environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
     # Its streams are the server's too: they end with that.
     done = subprocess.run([sys.executable, str(tmp_path / "tune.py")], capture_output=True, text=True, env=environ)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "imported\nended\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "imported\ncompiled\nended\n", "")
+
+
+def test_a_server_that_still_imports_ends_with_the_command(tmp_path: Path) -> None:
+    """Else what a finished command printed into a pipe would come to no end for seconds."""
+    (tmp_path / "never_done.py").write_text("import threading\nthreading.Event().wait(90)\n")
+    begin = f"import sys; sys.path.append({str(ROOT)!r})\nfrom gemm_tuner.compile import fork_server\n"
+    pid = "from multiprocess import forkserver\nprint(forkserver._forkserver._forkserver_pid)\n"
+    (tmp_path / "tune.py").write_text(f"{begin}fork_server.begin(['never_done'])\n{pid}")
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, str(tmp_path / "tune.py")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
+    assert done.returncode == 0 and ends(int(done.stdout))
 
 
 def test_a_start_changes_no_variable_that_another_thread_may_read(monkeypatch: pytest.MonkeyPatch) -> None:
