@@ -75,7 +75,8 @@ class CheckStage:
                 self._ahead.end()
             raise
         if self._ahead:
-            self._ahead.end()
+            with self.log.waiting("check"):
+                self._ahead.end()
 
     def _smallest(self, finalists: Named) -> Plan:
         """A plan without configurations, of the problem of each script whose reference takes least."""

@@ -17,6 +17,7 @@ from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.system import progress
 from gemm_tuner.system.terminal_table import print_line
 
 FLAG = "--compile_only"
@@ -35,7 +36,8 @@ def run(options: RunOptions, console: Console, out: Console) -> int:
     options = prepare.on_device(options, environment.device)
     say_idle(options, environment, console, FLAG)
     prepare.require_a_type([entry.problem for entry in options.entries], environment.device)
-    total, sizes = serving_space.cut_sizes(options, environment.device, ())
+    with progress.waiting("apply the rules", console, len(options.entries)) as step:
+        total, sizes = serving_space.cut_sizes(options, environment.device, (), step.advance)
     states = [size.left for size in sizes if isinstance(size.left, SizeState)]
     empty = [size.left for size in sizes if isinstance(size.left, UserError)]
     if not states:

@@ -46,7 +46,9 @@ def opened(
     if options.results_file is not None:
         earlier = read_earlier(options.results_file)
         require_same_device(options.results_file, earlier, environment.device.name, environment.device.target.arch)
-    used = profilers_of(options, environment.device.target.backend, timed) if environment.source == "measured" else None
+    with log.waiting("find the profiler"):
+        backend, measured = environment.device.target.backend, environment.source == "measured"
+        used = profilers_of(options, backend, timed) if measured else None
     named = named_of(used.finals) if used else environment.source
     if used and used.screening is not used.finals:
         named += f", screening: {named_of(used.screening) if used.screening else IN_PROCESS}"
@@ -70,7 +72,8 @@ def opened(
         if not run_start.is_finished(store):
             if used is not None:
                 watch_and_record(session, used)
-            launchers = session.executor.launchers()
+            with log.waiting("start launchers"):
+                launchers = session.executor.launchers()
         stack.callback(log.passed, "end the launchers")
         for launcher in launchers:
             stack.callback(launcher.close)

@@ -26,6 +26,7 @@ from gemm_tuner.pipeline.run_options import IN_PROCESS, RunOptions
 from gemm_tuner.profilers import AUTO
 from gemm_tuner.search import expected_requests, expected_rounds
 from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.system import progress
 from gemm_tuner.system.documents import show as show_value
 from gemm_tuner.system.terminal_table import print_line
 
@@ -58,7 +59,8 @@ def dry_run(options: RunOptions, out: Console) -> None:
     for look in (prepare.note, prepare.absent_note):
         if warning := look(options, device.target.arch):
             print_line(out, warning)
-    total, sizes = serving_space.cut_sizes(options, device, servers)
+    with progress.waiting("apply the rules", out, len(options.entries)) as step:
+        total, sizes = serving_space.cut_sizes(options, device, servers, step.advance)
     states = [size.left for size in sizes if isinstance(size.left, SizeState)]
     empty = [(size.funnel, size.left) for size in sizes if isinstance(size.left, UserError)]
     for funnel, fault in empty:

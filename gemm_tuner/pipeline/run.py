@@ -52,7 +52,8 @@ def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
     known = cluster.machine if cluster else finished_machine.recall(options)
     works_here = cluster is None and known is None
     start_early(options, works_here=works_here)
-    environment = prepare.find_environment(options, known)
+    with log.waiting("look for GPUs"):
+        environment = prepare.find_environment(options, known)
     if cluster:
         environment = prepare.on_cluster(environment, len(cluster.stations.gpus))
     if options.older and environment.source == "predicted":
@@ -75,7 +76,8 @@ def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
         if run_start.is_finished(session.store):
             return say_finished(session)
         start_launchers(launchers if cluster is None else (), session)
-        total, sizes = serving_space.cut_sizes(options, environment.device, servers)
+        with log.waiting("apply the rules", len(options.entries)) as step:
+            total, sizes = serving_space.cut_sizes(options, environment.device, servers, step.advance)
         states = [size.left for size in sizes if isinstance(size.left, SizeState)]
         if not states:
             raise next(size.left for size in sizes if isinstance(size.left, UserError))
@@ -169,7 +171,8 @@ def benchmark(options: RunOptions, console: Console, out: Console) -> int:
 
 def benchmark_by(options: RunOptions, log: RunLog) -> int:
     """``benchmark`` with the log of the run."""
-    environment = prepare.find_environment(options)
+    with log.waiting("look for GPUs"):
+        environment = prepare.find_environment(options)
     if environment.source == "predicted":
         raise EnvironmentFault("--benchmark needs a GPU to time on", hint="--compare_wo_tuning checks without one")
     log.passed("look for GPUs")

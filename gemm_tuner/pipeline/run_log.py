@@ -45,7 +45,12 @@ class RunLog:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Adds the wall time of the block to a stage."""
+        """Adds the wall time of the block to a stage, which a terminal shows (``progress.waiting``)."""
+        with self._timed(name), progress.waiting(name, self.console):
+            yield
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
         begun = time.monotonic()
         self._in_stages += 1
         try:
@@ -80,8 +85,14 @@ class RunLog:
 
     @contextmanager
     def step(self, stage: str, total: int, title: str = "") -> Iterator[Step]:
-        """``stage`` with a progress bar of ``total`` steps. title: of the bar, if not the stage's name."""
-        with self.stage(stage), progress.step(title or stage, total, self.console) as step:
+        """A stage with a progress bar of ``total`` steps. title: of the bar, if not the stage's name."""
+        with self._timed(stage), progress.step(title or stage, total, self.console) as step:
+            yield step
+
+    @contextmanager
+    def waiting(self, title: str, total: int = 1) -> Iterator[Step]:
+        """Shows a part outside the stages, while the block runs, on a terminal (``progress.waiting``)."""
+        with progress.waiting(title, self.console, total) as step:
             yield step
 
     def followed(self, step: Step) -> OnEvent:

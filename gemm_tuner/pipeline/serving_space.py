@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -75,9 +75,12 @@ def extend(state: SizeState, wanted: Iterable[Server], candidates: Space | None)
             state.extend(rows, space.configs_of(rows), predicted_us.tolist())
 
 
-def cut_sizes(options: RunOptions, device: Device, wanted: Sequence[Server]) -> tuple[int, list[Cut]]:
+def cut_sizes(
+    options: RunOptions, device: Device, wanted: Sequence[Server], on_size: Callable[[], object] = lambda: None
+) -> tuple[int, list[Cut]]:
     """(number of configurations in the space, each size after the rules, including the servers' spaces). Raises
-    UserError for an invalid space or rules. A size of which rules leave nothing has its configuration of --update."""
+    UserError for an invalid space or rules. A size of which rules leave nothing has its configuration of --update.
+    on_size: called after each size."""
     candidates, of_kernels = prepare.load_space(options, device), kernel_space(wanted, options, device)
     found = []
     for problem in (entry.problem for entry in options.entries):
@@ -95,6 +98,7 @@ def cut_sizes(options: RunOptions, device: Device, wanted: Sequence[Server]) -> 
             found.append(Cut(problem, funnel, state))
         except UserError as error:
             found.append(Cut(problem, funnel, error))
+        on_size()
     return len(candidates.configs), found
 
 

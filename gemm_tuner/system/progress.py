@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, a plain line every PLAIN_SECONDS in a pipe."""
+"""Progress: a bar on a terminal, a plain line on standard error every PLAIN_SECONDS in a pipe; what is waited for."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
+from rich.errors import LiveError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 PLAIN_SECONDS = 10.0
+# A wait that ends sooner is not shown.
+WAIT_SHOWN_S = 0.5
 # Columns of a bar's line: the longest title, a time such as 0:01:30, and "left" with the blanks.
 TITLE_WIDTH, TIME_WIDTH, OTHER_WIDTH = 18, 7, 9
 LEAST_BAR, WIDEST_BAR = 5, 40
@@ -74,3 +77,30 @@ def step(title: str, total: int, console: Console) -> Iterator[Step]:
     ]
     with Progress(*columns, console=console) as bar:
         yield Step(title, total, bar)
+
+
+@contextmanager
+def waiting(title: str, console: Console, total: int = 1) -> Iterator[Step]:
+    """What the block is at, on a terminal after WAIT_SHOWN_S: a line with the time, and with counts of several units,
+    that is gone when the block ends. The block may print lines, but begin no ``step``."""
+    if not console.is_interactive:
+        yield Step(title, total, None)
+        return
+    counts = [MofNCompleteColumn()] if total > 1 else []
+    bar = Progress(TextColumn(f"{{task.description:<{TITLE_WIDTH}}}"), *counts, TimeElapsedColumn(),
+                   console=console, transient=True)  # fmt: skip
+    one = Step(title, total, bar)
+
+    def show() -> None:
+        with suppress(LiveError):  # before 14.1, rich shows nothing below another bar
+            bar.start()
+
+    timer = threading.Timer(WAIT_SHOWN_S, show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield one
+    finally:
+        timer.cancel()
+        timer.join()
+        bar.stop()

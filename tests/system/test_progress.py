@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -64,3 +65,46 @@ def test_a_step_counts_what_several_threads_do(capsys: pytest.CaptureFixture[str
         for _ in range(4000):
             threads.submit(step.advance)
     assert capsys.readouterr().err.startswith("screen: 4000/4000 in ")
+
+
+def shown(screen: Screen, text: str) -> bool:
+    """Whether a terminal shows a text; waits until it does."""
+    until = time.monotonic() + 60
+    while not any(text in line for line in screen.lines) and time.monotonic() < until:
+        time.sleep(0.01)
+    return any(text in line for line in screen.lines)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_long_wait_says_on_a_terminal_what_is_waited_for(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setattr(progress, "WAIT_SHOWN_S", 0.0)
+    screen = Screen(width)
+    with progress.waiting("apply the rules", screen.console, 20) as step:
+        step.advance(7)
+        assert shown(screen, "7/20")
+    assert all(len(line) <= width for line in screen.lines)
+
+
+def test_a_wait_that_fails_ends_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "WAIT_SHOWN_S", 0.0)
+    screen = Screen(80)
+    with pytest.raises(ZeroDivisionError), progress.waiting("look for GPUs", screen.console):
+        assert shown(screen, "look for GPUs")
+        raise ZeroDivisionError
+    before = list(screen.lines)
+    with progress.step("compile", 1, screen.console) as step:  # a bar that is left alone below
+        step.advance()
+    after = screen.lines[len(before) :]
+    assert after and not any("look for GPUs" in line for line in after)
+
+
+def test_a_short_wait_and_one_in_a_pipe_show_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "WAIT_SHOWN_S", 600.0)
+    terminal, pipe = Screen(80), Screen(0)
+    for screen in (terminal, pipe):
+        with progress.waiting("look for GPUs", screen.console):
+            screen.console.print("a line")
+    assert terminal.lines == pipe.lines == ["a line"]
+    assert capsys.readouterr().err == ""
