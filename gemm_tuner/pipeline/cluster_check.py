@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import TimeoutError
 from dataclasses import dataclass
 
+from rich.console import Console
+
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.executors.cluster import ray_cluster
 from gemm_tuner.executors.cluster.nodes import Node, Versions, faults, look_here
 from gemm_tuner.executors.cluster.ray_cluster import ANSWER_LIMIT_S, GpuActor, RayCluster
 from gemm_tuner.executors.cluster.worker import WorkerLost
+from gemm_tuner.system import progress
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,20 @@ class MachineFound:
     wrong: tuple[str, ...]
 
 
-def look(text: str) -> list[MachineFound]:
-    """text: the value of --cluster. Raises UserError without Ray, EnvironmentFault when no cluster answers."""
-    cluster = ray_cluster.connect(text, cpus=1)
+def look(text: str, console: Console) -> list[MachineFound]:
+    """text: the value of --cluster. console: shows what is being looked at. Raises UserError without Ray,
+    EnvironmentFault when no cluster answers."""
+    with progress.waiting("connect to Ray", console):
+        cluster = ray_cluster.connect(text, cpus=1)
     try:
-        here = look_here()
-        return [_look_at(cluster, node, here) for node in cluster.nodes()]
+        with progress.waiting("look at machines", console):
+            here, nodes = look_here(), cluster.nodes()
+        found = []
+        with progress.waiting("look at GPUs", console, len(nodes)) as step:
+            for node in nodes:
+                found.append(_look_at(cluster, node, here))
+                step.advance()
+        return found
     finally:
         cluster.close()
 

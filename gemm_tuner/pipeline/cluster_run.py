@@ -33,7 +33,7 @@ MODEL, SHARE = "GEMM_TUNER_CLUSTER_MODEL", "GEMM_TUNER_CLUSTER_SHARE"
 def tune(options: RunOptions, console: Console, out: Console) -> int:
     """``run.tune`` with the GPUs and the cores of a cluster; without a GPU there, times are predicted. With several GPU
     models, a process for each; the exit status is then the largest of theirs."""
-    with cluster_work.connected(options) as cluster:
+    with cluster_work.connected(options, console) as cluster:
         nodes = cluster_work.fit_nodes(cluster, console)
         print_line(console, f"cluster: {listed(nodes)}")
         wanted, recording = os.environ.get(MODEL, ""), str(options.replay_dir.resolve()) if options.replay_dir else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import TimeoutError
+from concurrent.futures import Future, TimeoutError
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from gemm_tuner.languages.together import names_of
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.store.store import Store
+from gemm_tuner.system import progress
 from gemm_tuner.system.terminal_table import print_line
 
 
@@ -67,9 +68,10 @@ class OnCluster:
 
 
 @contextmanager
-def connected(options: RunOptions) -> Iterator[RayCluster]:
+def connected(options: RunOptions, console: Console) -> Iterator[RayCluster]:
     """Raises UserError without Ray, EnvironmentFault when no cluster answers."""
-    cluster = ray_cluster.connect(options.cluster, options.compile_workers)
+    with progress.waiting("connect to Ray", console):
+        cluster = ray_cluster.connect(options.cluster, options.compile_workers)
     try:
         yield cluster
     finally:
@@ -79,7 +81,9 @@ def connected(options: RunOptions) -> Iterator[RayCluster]:
 def fit_nodes(cluster: RayCluster, console: Console) -> list[Node]:
     """The machines that can work for a run; a line for each that cannot. Raises EnvironmentFault for none."""
     here, fit = look_here(), []
-    for node in cluster.nodes():
+    with progress.waiting("look at machines", console):
+        nodes = cluster.nodes()
+    for node in nodes:
         why = faults(node, here, times=False)
         if why:
             print_line(console, f"{node.address} is given no work: {'; '.join(why)}")
@@ -102,16 +106,23 @@ def find_gpus(cluster: RayCluster, nodes: Iterable[Node], console: Console, reco
             name = f"{node.address} node {number} GPU {gpu}"
             station = cluster.station(GpuActor, name, node.id, recording, gpus=1)
             started.append((station, node.address, station.call("look")))
-    found = []
+    with progress.waiting("look at GPUs", console, len(started)) as step:
+        return list(_answers(started, console, step.advance))
+
+
+def _answers(
+    started: Iterable[tuple[Worker, str, Future[Any]]], console: Console, on_answer: Callable[[], object]
+) -> Iterator[FoundGpu]:
+    """What stations say of their GPUs; a line for one that is killed, because its GPU cannot be had."""
     for station, host, answer in started:
         try:
             machine, played = answer.result(ANSWER_LIMIT_S)
-            found.append(FoundGpu(station, machine, played, host))
+            yield FoundGpu(station, machine, played, host)
         except (EnvironmentFault, WorkerLost, TimeoutError) as error:
             station.kill()
             why_not = "another job has it" if isinstance(error, TimeoutError) else str(error)
             print_line(console, f"{station.name} is left out: {why_not}")
-    return found
+        on_answer()
 
 
 def find_farm(cluster: RayCluster, nodes: Iterable[Node], share: int = 1) -> list[tuple[Worker, int]]:

@@ -81,7 +81,7 @@ def check_cluster(arguments: argparse.Namespace, shown: Consoles) -> int:
     """Lists the machines of a cluster, their GPUs and versions, and what is wrong with each."""
     from gemm_tuner.pipeline import cluster_check
 
-    found = cluster_check.look(arguments.cluster)
+    found = cluster_check.look(arguments.cluster, shown.log)
     put_document({"machines": [asdict(one) for one in found]}, arguments)
     if not arguments.json:
         for text in cluster_check.lines(found):

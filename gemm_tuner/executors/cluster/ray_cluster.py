@@ -7,7 +7,8 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ FLAG = "--cluster"
 # For a task that asks a machine what it is; a station that starts may have to wait for a process of Ray.
 ANSWER_LIMIT_S = 60.0
 CALLS_AT_ONCE = 32
+MOST_NOTES = 1000
 
 
 def load_ray() -> Any:
@@ -39,13 +41,36 @@ def load_ray() -> Any:
 
 
 @dataclass
+class RayNotes:
+    """What Ray says of processes and machines that died. It would print it, with pages of state, between the results;
+    the tuner says in a line of its own what such a death costs."""
+
+    texts: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_NOTES))
+
+    def listen(self, ray: Any) -> None:
+        """Hears from now on what Ray would print on the driver's standard output."""
+
+        def heard(data: dict[str, Any], *_: Any, **__: Any) -> None:
+            self.texts.extend(data["lines"])
+
+        ray._private.worker.print_to_stdstream = heard
+
+    def write(self, folder: Path) -> None:
+        if self.texts:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "driver.txt").write_text("".join(f"{text}\n" for text in self.texts), "utf-8")
+
+
+@dataclass
 class RayWorker:
-    """A station in an actor."""
+    """A station in an actor. note: hears how Ray says that it is gone, unless it was killed."""
 
     ray: Any
     actor: Any
     name: str
     node: str
+    note: Callable[[str], None] = lambda _: None
+    _killed: bool = False
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
         answer: Future[Any] = Future()
@@ -69,10 +94,13 @@ class RayWorker:
         if isinstance(error, errors.RayTaskError):
             return error.cause if isinstance(error.cause, BaseException) else error
         if isinstance(error, errors.RayError):
-            return WorkerLost(" ".join(str(error).split())[:200])
+            if not self._killed:
+                self.note(f"{self.name}: {error}")
+            return WorkerLost()
         return error
 
     def kill(self) -> None:
+        self._killed = True
         with suppress(Exception):  # one that is dead already
             self.ray.kill(self.actor)
 
@@ -80,13 +108,17 @@ class RayWorker:
 @dataclass
 class RayCluster:
     """A connection to a cluster. folder: Ray's own, of one that this process has started and ends. logs: where its logs
-    go at the end."""
+    go at the end, and the notes."""
 
     ray: Any
     address: str
     folder: Path | None = None
     logs: Path | None = None
+    notes: RayNotes = field(default_factory=RayNotes)
     _actors: list[RayWorker] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.notes.listen(self.ray)
 
     def nodes(self) -> list[Node]:
         """The machines that are alive, with what they answer about themselves."""
@@ -112,9 +144,15 @@ class RayCluster:
         return self.ray.remote(look).options(**of).remote()
 
     def _node(self, row: dict[str, Any], answer: Any) -> Node:
+        errors = self.ray.exceptions
         try:
             versions, why_not = self.ray.get(answer, timeout=ANSWER_LIMIT_S)
-        except self.ray.exceptions.RayError as error:
+        except errors.GetTimeoutError:
+            versions, why_not = None, f"it did not answer within {ANSWER_LIMIT_S:g} s"
+        except (errors.TaskUnschedulableError, errors.NodeDiedError) as error:
+            self.notes.texts.append(str(error))
+            versions, why_not = None, "it has left the cluster"
+        except errors.RayError as error:
             versions, why_not = None, " ".join(str(error).split())[:200]
         has = row["Resources"]
         of = int(has.get("CPU", 0)), int(has.get("GPU", 0)), versions, why_not
@@ -124,7 +162,7 @@ class RayCluster:
         """A station of this class on a machine, which Ray starts when that has so much free."""
         of = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
         actor = self.ray.remote(kind).options(**of, max_concurrency=CALLS_AT_ONCE, scheduling_strategy=self._on(node))
-        self._actors.append(RayWorker(self.ray, actor.remote(*arguments), name, node))
+        self._actors.append(RayWorker(self.ray, actor.remote(*arguments), name, node, self.notes.texts.append))
         return self._actors[-1]
 
     def keep_logs(self, run: Path) -> None:
@@ -136,6 +174,8 @@ class RayCluster:
         for worker in self._actors:
             worker.kill()
         self.ray.shutdown()
+        if self.logs is not None:
+            self.notes.write(self.logs)
         if self.folder is not None:
             for found in self.folder.glob("session_2*/logs") if self.logs else ():
                 with suppress(OSError, shutil.Error):

@@ -104,7 +104,7 @@ class RemoteLauncher(Launcher):
                     self.worker.call("wind_down")
         except WorkerLost as lost:
             self.attribute_crash(running, on_event if plan.stage == VERIFY else None, on_found)
-            raise EnvironmentFault(f"its machine or process is gone: {lost}", where=self.worker.name) from lost
+            raise EnvironmentFault(str(lost), where=self.worker.name) from lost
         finally:  # of a plan that ended well nothing is held
             self.store.leases.give_up(leases)
 

@@ -7,7 +7,12 @@ from typing import Any, Protocol
 
 
 class WorkerLost(Exception):
-    """The process that was called, or its machine, is gone."""
+    """The process that was called, or its machine, is gone, as the text says. why: how that is known, if not by the
+    carrier of the calls."""
+
+    def __init__(self, why: str = "") -> None:
+        gone = "its machine or process is gone"
+        super().__init__(f"{gone}: {why}" if why else gone)
 
 
 class Worker(Protocol):

@@ -1,8 +1,9 @@
-"""Which cluster a command connects to, and who can reach one that it starts."""
+"""Which cluster a command connects to, who can reach one that it starts, what is said of machines that are gone."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,9 @@ import pytest
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.executors.cluster import ray_cluster
+from gemm_tuner.executors.cluster.nodes import Node
+from gemm_tuner.executors.cluster.ray_cluster import RayCluster, RayNotes
+from gemm_tuner.executors.cluster.worker import WorkerLost
 
 
 def test_a_cluster_that_runs_here_and_refuses_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,3 +43,49 @@ def test_a_cluster_that_is_started_listens_on_loopback_alone(monkeypatch: pytest
         assert heard and {one.laddr.ip.removeprefix("::ffff:") for one in heard} == {"127.0.0.1"}
     finally:
         cluster.close()
+
+
+def test_what_ray_says_of_a_death_is_kept_apart_from_results(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray._private.worker, "print_to_stdstream", None)  # restored afterwards
+    (notes := RayNotes()).listen(ray)
+    notes.write(tmp_path / "ray_logs")
+    assert not list(tmp_path.iterdir())
+    ray._private.worker.print_to_stdstream({"lines": ["Raylet is terminated"], "pid": "raylet", "is_err": False}, False)
+    notes.write(tmp_path / "ray_logs")
+    assert capfd.readouterr() == ("", "")
+    assert "Raylet is terminated" in (tmp_path / "ray_logs" / "driver.txt").read_text()
+
+
+def unreachable(error: Exception) -> tuple[RayCluster, Node]:
+    """A cluster of real Ray's errors, one of whose machines answers with this one, and what is known of that."""
+
+    def get(*_: Any, **__: Any) -> None:
+        raise error
+
+    exceptions = pytest.importorskip("ray").exceptions
+    private = SimpleNamespace(worker=SimpleNamespace())
+    cluster = RayCluster(SimpleNamespace(get=get, exceptions=exceptions, _private=private), "10.0.0.1:6379")
+    row = {"NodeID": "id", "NodeManagerAddress": "10.0.0.2", "Resources": {"CPU": 8.0}}
+    return cluster, cluster._node(row, None)
+
+
+def test_a_machine_that_left_between_two_questions_is_named_in_plain_words() -> None:
+    errors = pytest.importorskip("ray").exceptions
+    cluster, node = unreachable(errors.TaskUnschedulableError("NodeAffinitySchedulingStrategy lease_id=05000fff"))
+    assert node.versions is None and "left the cluster" in node.why_not and "lease_id" not in node.why_not
+    assert "lease_id=05000fff" in cluster.notes.texts[0]
+    assert "within" in unreachable(errors.GetTimeoutError("x"))[1].why_not
+
+
+def test_a_station_that_died_is_lost_and_rays_own_words_are_noted() -> None:
+    errors, heard = pytest.importorskip("ray").exceptions, list[str]()
+    ray = SimpleNamespace(exceptions=errors)
+    worker = ray_cluster.RayWorker(ray, None, "10.0.0.2 node 0 GPU 0", "id", heard.append)
+    lost = worker._named(errors.ActorUnavailableError("rpc_code: 14", None))
+    assert isinstance(lost, WorkerLost) and "rpc_code" not in str(lost)
+    assert "rpc_code: 14" in heard[0] and "node 0 GPU 0" in heard[0]
+    worker.kill()
+    assert isinstance(worker._named(errors.ActorDiedError()), WorkerLost) and len(heard) == 1
