@@ -2,8 +2,8 @@
 
 The lease code is the one of real runs (gemm_tuner/store/leases.py): every kernel, screening round, finals and check is
 an item of its table; a machine of the farm is killed in the middle. Measured are the bytes of a kernel and the driver's
-CPU seconds for results. Compiling, GPUs and search are not measured here: their seconds are of benchmarks/README.md,
-and can be given.
+CPU seconds for rules and results. Compiling, GPUs, search and settled rows are not measured here: their seconds are of
+benchmarks/README.md, and can be given.
 
     python benchmarks/cluster_plan.py [--sizes N] [--drivers N ...]
 
@@ -32,41 +32,51 @@ from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import SCREEN
+from gemm_tuner.pipeline.prepare import Space, cut_space, state_of
 from gemm_tuner.space import prune, space
 from gemm_tuner.store.leases import BEAT_S, Lease, Leases
 from gemm_tuner.store.store import Store
 
 LANGUAGE = language_of("triton")
 CORES, ANY_GPU = "cores", "any GPU"
+CUT_SIZES = ((1, 4096, 4096), (128, 4096, 14336), (4096, 4096, 4096), (5000, 5000, 5000))
 ROUNDS, KERNELS_A_SIZE, TIMINGS_A_SIZE = 3, 47, 60  # guided, 20 public sizes: benchmarks/README.md
 
 
 @dataclass(frozen=True)
 class Rates:
     """Seconds. compile_s: of a core for one kernel. answer_s: of the driver for one compiled kernel: unpack, store,
-    lease. timing_s: of the driver for one timing. search_s: of the driver for a size, all rounds. screen_s, finals_s,
-    check_s: of a GPU for a size. artifact_bytes: of one kernel."""
+    lease. timing_s: of the driver for one timing. rules_s, search_s, settle_s: of the driver for a size, all rounds;
+    settle_s is for its row and its table. screen_s, finals_s, check_s: of a GPU for a size. artifact_bytes: of one
+    kernel."""
 
     compile_s: float
     answer_s: float
     timing_s: float
+    rules_s: float
     search_s: float
+    settle_s: float
     screen_s: float
     finals_s: float
     check_s: float
     artifact_bytes: float
 
 
-def measured(
-    kernels: int, compile_s: float, search_s: float, screen_s: float, finals_s: float, check_s: float
-) -> Rates:
-    """Compiles kernels of a size of sm_90 with one worker, then does what a driver does with each."""
+def measured(kernels: int, **given_s: float) -> Rates:
+    """Applies the rules of sm_90 to some sizes, compiles kernels of one with one worker, then does what a driver does
+    with each. given_s: the other seconds of the rates."""
     problem = GemmProblem(512, 512, 512)
     loaded = space.load(ROOT / "rules" / "space_sm_90.yaml", "sm_90", "gemm")
-    frame = space.frame(loaded)
+    frame, rules = space.frame(loaded), tuple(prune.load_rules(ROOT / "rules", heuristics=True))
     device, columns = loaded.device, prune.columns_of(frame)
-    kept = prune.apply(columns, problem, device, prune.load_rules(ROOT / "rules", heuristics=True)).kept
-    frame = frame.iloc[kept].sample(kernels, random_state=0)
+    candidates = Space(frame, columns, rules, "gemm", loaded.families)
+
+    def cut(number: int) -> None:
+        size = GemmProblem(*CUT_SIZES[number % len(CUT_SIZES)])
+        state_of(candidates, size, device, cut_space(candidates, size, device))
+
+    rules_s = timed(cut, 4 * len(CUT_SIZES))
+    frame = frame.iloc[cut_space(candidates, problem, device).kept].sample(kernels, random_state=0)
     wanted = [(problem, config) for config in space.configs_of(frame, "gemm")]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -95,7 +105,7 @@ def measured(
         timing = Timing(problem, "name", Status.OK, (1.0,) * 5)
         timing_s = timed(lambda _: store.add_timings([timing] * 20, SCREEN), 200) / 20
         store.close()
-    return Rates(compile_s, answer_s, timing_s, search_s, screen_s, finals_s, check_s, size)
+    return Rates(answer_s=answer_s, timing_s=timing_s, rules_s=rules_s, artifact_bytes=size, **given_s)
 
 
 def timed(work: Callable[[int], object], times: int) -> float:
@@ -174,7 +184,7 @@ class Simulation:
         if self._next < self.sizes:
             size, self._next = self._next, self._next + 1
             self._round[size] = 0
-            self.search(size)
+            self.on_driver(self.rates.rules_s, lambda: self.search(size))
 
     def search(self, size: int) -> None:
         self.on_driver(self.rates.search_s / ROUNDS, lambda: self.compile(size))
@@ -270,8 +280,11 @@ class Simulation:
         elif stage == "finals":
             self.offer("check", size)
         else:
-            self._left -= 1
-            self.begin()
+            self.on_driver(self.rates.settle_s, self.settled)
+
+    def settled(self) -> None:
+        self._left -= 1
+        self.begin()
 
     def dies(self, node: int) -> None:
         """A machine of the farm: what it held is leased to the others."""
@@ -293,14 +306,17 @@ def main() -> int:
     parser.add_argument(
         "--compile_s", type=float, default=0.28, help="of a core for a kernel: 186.4 s, 16 cores, 10 666"
     )
-    parser.add_argument("--search_s", type=float, default=0.215, help="of a size: 4.3 s of 20")
-    parser.add_argument("--screen_s", type=float, default=0.4, help="of a size: 7.9 s of 20, in one process")
-    parser.add_argument("--finals_s", type=float, default=4.2, help="of a size: 84.8 s of 20, one after another")
-    parser.add_argument("--check_s", type=float, default=0.6, help="of a size: 11.2 s of 20")
+    parser.add_argument("--search_s", type=float, default=0.14, help="of a size: 2.8 s of 20")
+    parser.add_argument("--settle_s", type=float, default=0.088, help="of a size: CPU, of 2000 sizes")
+    parser.add_argument("--screen_s", type=float, default=0.4, help="of a size: 7.9 s of 20")
+    parser.add_argument("--finals_s", type=float, default=1.2, help="of a size: 23.6 s of 20")
+    parser.add_argument("--check_s", type=float, default=0.25, help="of a size: 5.0 s of 20")
     of = parser.parse_args()
-    rates = measured(of.kernels, of.compile_s, of.search_s, of.screen_s, of.finals_s, of.check_s)
+    given = ("compile_s", "search_s", "settle_s", "screen_s", "finals_s", "check_s")
+    rates = measured(of.kernels, **{name: getattr(of, name) for name in given})
     print(f"measured here: {rates.artifact_bytes / 1024:.1f} KiB a kernel; a driver's CPU takes in")
-    print(f"  {1 / rates.answer_s:.0f} compiled kernels/s and {1 / rates.timing_s:.0f} timings/s into one store")
+    print(f"  {1 / rates.answer_s:.0f} compiled kernels/s and {1 / rates.timing_s:.0f} timings/s into one store, and")
+    print(f"  {1000 * rates.rules_s:.0f} ms for the rules of a size")
     print("drivers  sizes  GPUs  cores      s  GPUs busy  cores busy  driver busy  MB/s to a driver  leases lost")
     for drivers in of.drivers:
         sizes, gpus, cores = of.sizes * of.models // drivers, max(1, of.gpus // drivers), of.cores // drivers
