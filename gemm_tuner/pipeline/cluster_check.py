@@ -10,7 +10,7 @@ from rich.console import Console
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.executors.cluster import ray_cluster
-from gemm_tuner.executors.cluster.nodes import Node, Versions, faults, look_here
+from gemm_tuner.executors.cluster.nodes import Node, Versions, counted, faults, look_here
 from gemm_tuner.executors.cluster.ray_cluster import ANSWER_LIMIT_S, GpuActor, RayCluster
 from gemm_tuner.executors.cluster.worker import WorkerLost
 from gemm_tuner.system import progress
@@ -67,7 +67,9 @@ def lines(found: Sequence[MachineFound]) -> Iterator[str]:
     """For people."""
     for one in found:
         does = " and ".join(word for word, can in (("compiles", one.compiles), ("times", one.times)) if can)
-        yield f"{one.node.address}: {one.node.cpus} cores, {one.node.gpus} GPUs; {does or 'is given no work'}"
+        has = f"{counted(one.node.cpus, 'core')}, {counted(one.node.gpus, 'GPU')}"
+        none = "is given no work" + ("" if one.wrong or one.node.cpus else ", for Ray has none of its cores")
+        yield f"{one.node.address}: {has}; {does or none}"
         if one.node.versions:
             of = one.node.versions
             told = ((name, getattr(of, name) or "not installed") for name in ("tuner", "python", "triton", "torch"))
@@ -75,4 +77,4 @@ def lines(found: Sequence[MachineFound]) -> Iterator[str]:
         yield from (f"  GPU: {gpu}" for gpu in one.gpus)
         yield from (f"  wrong: {text}" for text in one.wrong)
     compiling, timing = sum(one.compiles for one in found), sum(len(one.gpus) for one in found if one.times)
-    yield f"{compiling} of {len(found)} machines compile, {timing} GPUs time"
+    yield f"machines that compile: {compiling} of {len(found)}; GPUs that time: {timing}"

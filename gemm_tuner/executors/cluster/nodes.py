@@ -67,6 +67,11 @@ def faults(node: Node, here: Versions, *, times: bool) -> list[str]:
     ]
 
 
+def counted(count: int, what: str) -> str:
+    """For a line to a person."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def gpu_files(names: Iterable[str]) -> dict[str, str]:
     """For each GPU model, a word for the name of its results file: unlike the others', and safe in a file's name."""
     safe = {name: "".join(c if c.isalnum() else "_" for c in name.lower()).strip("_") for name in names}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import socket
 import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from typing import Any
 
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.executors.cluster.gpu_station import GpuStation
-from gemm_tuner.executors.cluster.nodes import Node, Versions
+from gemm_tuner.executors.cluster.nodes import Node, Versions, counted
 from gemm_tuner.executors.cluster.worker import WorkerLost
 from gemm_tuner.system.installation import import_path
 
@@ -28,6 +29,9 @@ FLAG = "--cluster"
 ANSWER_LIMIT_S = 60.0
 CALLS_AT_ONCE = 32
 MOST_NOTES = 1000
+# For a connection to a cluster's head.
+REACH_LIMIT_S = 10.0
+IS_IT_RUNNING = "is it running (ray status), and this machine one of its own (ray start --address=ADDRESS)?"
 
 
 def load_ray() -> Any:
@@ -116,6 +120,7 @@ class RayCluster:
     logs: Path | None = None
     notes: RayNotes = field(default_factory=RayNotes)
     _actors: list[RayWorker] = field(default_factory=list)
+    _closed: bool = False
 
     def __post_init__(self) -> None:
         self.notes.listen(self.ray)
@@ -170,7 +175,11 @@ class RayCluster:
         self.logs = run / LOGS
 
     def close(self) -> None:
-        """Ends the stations, and a cluster that was started for this run."""
+        """Ends the stations, and a cluster that was started for this run. May be called again, and does nothing then:
+        Ray would start a cluster to kill an actor in."""
+        if self._closed:
+            return
+        self._closed = True
         for worker in self._actors:
             worker.kill()
         self.ray.shutdown()
@@ -206,6 +215,7 @@ def connect(text: str, cpus: int) -> RayCluster:
     """
     address, ray = address_of(text), load_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    require_listener(address, text)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     try:
         ray.init(address=address or "auto", **quiet)
@@ -213,8 +223,7 @@ def connect(text: str, cpus: int) -> RayCluster:
     except (ConnectionError, ValueError, RuntimeError) as error:
         if address or not isinstance(error, ConnectionError):  # one runs here, and does not let this process in
             what = f"no Ray cluster answers: {' '.join(str(error).split())[:200]}"
-            hint = "is it running (ray status), and this machine one of its own (ray start --address=ADDRESS)?"
-            raise EnvironmentFault(what, where=f"{FLAG} {text}", hint=hint) from error
+            raise EnvironmentFault(what, where=f"{FLAG} {text}", hint=IS_IT_RUNNING) from error
     listen_here_only(ray)
     folder = Path(tempfile.mkdtemp(prefix="gt-ray-"))  # short: Ray's sockets are in it
     os.environ["PYTHONPATH"] = import_path()
@@ -223,6 +232,19 @@ def connect(text: str, cpus: int) -> RayCluster:
         **quiet,
     )  # fmt: skip
     return RayCluster(ray, "local", folder=folder)
+
+
+def require_listener(address: str, text: str) -> None:
+    """Raises EnvironmentFault where nothing listens at HOST:PORT; Ray would try for minutes, with a warning each
+    second. text: of the flag."""
+    host, colon, port = address.rpartition(":")
+    if not colon or "/" in host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_LIMIT_S).close()
+    except (OSError, OverflowError) as error:
+        what = f"nothing answers there: {error}"
+        raise EnvironmentFault(what, where=f"{FLAG} {text}", hint=IS_IT_RUNNING) from error
 
 
 def listen_here_only(ray: Any) -> None:
@@ -236,4 +258,4 @@ def listen_here_only(ray: Any) -> None:
 def listed(nodes: Sequence[Node]) -> str:
     """For a line to a person."""
     cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
-    return f"{len(nodes)} machines, {cpus} cores, {gpus} GPUs"
+    return f"{counted(len(nodes), 'machine')}, {counted(cpus, 'core')}, {counted(gpus, 'GPU')}"

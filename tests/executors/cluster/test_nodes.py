@@ -46,7 +46,9 @@ def test_the_list_names_what_is_wrong() -> None:
     ]
     text = "\n".join(lines(found))
     assert "wrong: torch is 1, here 2" in text and "GPU: NVIDIA H200, sm_90" in text
-    assert "2 of 2 machines compile, 1 GPUs time" in text
+    assert "compile: 2 of 2; GPUs that time: 1" in text
+    (head, *_) = lines([MachineFound(replace(NODE, cpus=0), (), False, False, ())])
+    assert "0 cores, 0 GPUs; is given no work" in head and "Ray has none of its cores" in head
 
 
 def test_a_machine_must_have_the_extra_that_this_one_compiles_with() -> None:

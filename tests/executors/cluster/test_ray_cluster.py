@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,6 +46,20 @@ def test_a_cluster_that_is_started_listens_on_loopback_alone(monkeypatch: pytest
         cluster.close()
 
 
+def test_an_address_at_which_nothing_listens_is_one_line_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray itself would try it for a minute and more, and warn each second."""
+    asked: list[str] = []
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=lambda address, **_: asked.append(address)))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # it does not listen
+        port = taken.getsockname()[1]
+        with pytest.raises(EnvironmentFault, match="nothing answers there") as fault:
+            ray_cluster.connect(f"ray:127.0.0.1:{port}", 1)
+    assert "ray status" in fault.value.one_line() and not asked
+    with pytest.raises(EnvironmentFault, match="nothing answers there"):
+        ray_cluster.connect("ray:127.0.0.1:99999", 1)
+
+
 def test_what_ray_says_of_a_death_is_kept_apart_from_results(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -78,6 +93,25 @@ def test_a_machine_that_left_between_two_questions_is_named_in_plain_words() -> 
     assert node.versions is None and "left the cluster" in node.why_not and "lease_id" not in node.why_not
     assert "lease_id=05000fff" in cluster.notes.texts[0]
     assert "within" in unreachable(errors.GetTimeoutError("x"))[1].why_not
+
+
+def test_nothing_is_asked_of_ray_once_the_connection_is_closed() -> None:
+    """The command of several GPU models closes its own before it starts a run for each, and at its end. Ray would start
+    a cluster to kill an actor in."""
+    asked: list[str] = []
+    actors = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: "actor"))
+    ray = SimpleNamespace(
+        remote=lambda _: actors,
+        kill=lambda _: asked.append("kill"),
+        shutdown=lambda: asked.append("shutdown"),
+        _private=SimpleNamespace(worker=SimpleNamespace()),
+    )
+    cluster = RayCluster(ray, "10.0.0.1:6379")
+    cluster._on = lambda *_: None  # type: ignore[method-assign]
+    cluster.station(object, "GPU 0", "id", gpus=1)
+    cluster.close()
+    cluster.close()
+    assert asked == ["kill", "shutdown"]
 
 
 def test_a_station_that_died_is_lost_and_rays_own_words_are_noted() -> None:
