@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import sys
 import tempfile
 import traceback
@@ -38,10 +39,14 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def consoles() -> Consoles:
-    """The consoles of standard error and standard output; piped output has wide lines and no colours."""
+    """The consoles of standard error and standard output; piped output has wide lines and no colours. Results that
+    another command passes on to its terminal are as on that."""
 
     def console(stream_is_error: bool) -> Console:
         one = Console(stderr=stream_is_error)
+        width = os.environ.get(program.SHOWN_WIDTH, "")
+        if not one.is_terminal and not stream_is_error and width.isdecimal():
+            return Console(width=int(width), force_terminal=True)
         return one if one.is_terminal else Console(stderr=stream_is_error, width=PIPED_WIDTH, soft_wrap=True)
 
     return Consoles(console(True), console(False))

@@ -22,6 +22,7 @@ from gemm_tuner.measure.device import Machine, lock_name
 from gemm_tuner.pipeline import cluster_work, run
 from gemm_tuner.pipeline.cluster_work import FoundGpu, OnCluster
 from gemm_tuner.pipeline.run_options import RunOptions
+from gemm_tuner.system import program, progress
 from gemm_tuner.system.installation import import_path
 from gemm_tuner.system.processes import guarded_command, module_command
 from gemm_tuner.system.terminal_table import print_line
@@ -99,36 +100,64 @@ def runs_of(options: RunOptions, models: Mapping[str, Sequence[FoundGpu]], words
     runs = []
     for model, gpus in models.items():
         path = asked.with_name(f"{asked.stem}.{files[model]}{asked.suffix}")
+        called = {program.CALLED_AS: program.name()}
         argv = [*module_command("gemm_tuner.cli"), *words, "-o", str(path)]
         mine = ",".join(sorted({gpu.station.node for gpu in gpus}))
-        runs.append(ModelRun(model, path, argv, {MODEL: mine, SHARE: str(len(models)), "PYTHONPATH": import_path()}))
+        own = {MODEL: mine, SHARE: str(len(models)), "PYTHONPATH": import_path(), **called}
+        runs.append(ModelRun(model, path, argv, own))
     return runs
 
 
 def tune_each(options: RunOptions, models: Mapping[str, Sequence[FoundGpu]], console: Console, out: Console) -> int:
-    """A run for each GPU model; their lines have the model in front, and the last lines name their results files."""
-    runs, statuses = runs_of(options, models, sys.argv[1:]), list[int]()
+    """A run for each GPU model. Their messages have the model in front; their results come when all have ended, and
+    the last lines name their results files."""
+    runs = runs_of(options, models, sys.argv[1:])
     options.output_dir.mkdir(parents=True, exist_ok=True)
-    started = []
-    for one in runs:
-        environment = {**os.environ, **one.environment}
-        pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        process = subprocess.Popen(guarded_command(one.argv), env=environment, **pipe)  # type: ignore[call-overload]
-        thread = threading.Thread(target=pass_on, args=(process.stdout, one.model, console), daemon=True)
-        thread.start()
-        started.append((process, thread))
+    shown = {program.SHOWN_WIDTH: str(out.width)} if out.is_terminal else {}
+    started = [Started(one, {**os.environ, **shown, **one.environment}, console) for one in runs]
     try:
-        for process, thread in started:
-            statuses.append(process.wait())
-            thread.join()
+        with progress.waiting("tune each model", console, len(runs)) as step:
+            for run_of_model in started:
+                run_of_model.wait()
+                step.advance()
     except KeyboardInterrupt:  # a terminal's Ctrl-C has reached them too: they save what they have
-        for process, thread in started:
-            process.wait()
-            thread.join()
+        for run_of_model in started:
+            run_of_model.wait()
         raise
+    for run_of_model in started:
+        out.file.write(run_of_model.results)
+    statuses = [run_of_model.wait() for run_of_model in started]
     for one, status in zip(runs, statuses, strict=True):
         print_line(out, f"{one.model}: {one.results}" + (f" (exit status {status})" if status != EXIT_OK else ""))
     return worst(statuses)
+
+
+class Started:
+    """The process of a GPU model's run. results: what it has printed on standard output so far."""
+
+    def __init__(self, one: ModelRun, environment: Mapping[str, str], console: Console) -> None:
+        self._printed: list[str] = []
+        self._process = subprocess.Popen(
+            guarded_command(one.argv), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        passes_on = threading.Thread(target=pass_on, args=(self._process.stderr, one.model, console), daemon=True)
+        collects = threading.Thread(target=self._printed.extend, args=(self._process.stdout,), daemon=True)
+        self._threads = passes_on, collects
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def results(self) -> str:
+        return "".join(self._printed)
+
+    def wait(self) -> int:
+        """Until it has ended, and all that it has printed is here; its exit status."""
+        status = self._process.wait()
+        for thread, pipe in zip(self._threads, (self._process.stderr, self._process.stdout), strict=True):
+            thread.join()
+            if pipe is not None:
+                pipe.close()
+        return status
 
 
 def worst(statuses: Sequence[int]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +16,22 @@ from thread_workers import ThreadWorker
 from tuning import environment, run_options
 
 from gemm_tuner import __version__
+from gemm_tuner.cli.main import consoles
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.measure.device import Machine
-from gemm_tuner.pipeline.cluster_run import MODEL, SHARE, by_model, require_one_model_a_machine, runs_of, worst
+from gemm_tuner.pipeline.cluster_run import (
+    MODEL,
+    SHARE,
+    by_model,
+    require_one_model_a_machine,
+    runs_of,
+    tune_each,
+    worst,
+)
 from gemm_tuner.pipeline.cluster_work import FoundGpu, alike, machine_of
 from gemm_tuner.pipeline.run_identity import gpu_labels
+from gemm_tuner.system import program
 
 
 def found(name: str, node: str) -> FoundGpu:
@@ -46,6 +57,30 @@ def test_a_models_run_takes_no_module_from_the_users_folder(tmp_path: Path) -> N
     environ = {**os.environ, **one.environment}
     done = subprocess.run(one.argv[:4], cwd=tmp_path, env=environ, capture_output=True, text=True)
     assert done.returncode == 0 and __version__ in done.stdout, done.stderr
+
+
+def test_results_of_all_models_come_whole_and_last_and_fit_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = run_options(tmp_path, GemmProblem(64, 64, 64), results_file=tmp_path / "tuned.yaml")
+    monkeypatch.setattr(sys, "argv", ["tune-gemm", "--version"])
+    log, out = io.StringIO(), io.StringIO()
+    console, results = Console(file=log, width=80), Console(file=out, width=80)
+    assert tune_each(asked, by_model(GPUS), console, results) == 0
+    lines = out.getvalue().splitlines()
+    assert all(__version__ in line and "[" not in line for line in lines[:2])
+    assert [line.rsplit("/", 1)[-1] for line in "".join(lines[2:]).split(".yaml")] == [
+        "tuned.amd_instinct_mi300x", "tuned.nvidia_h200", ""
+    ]  # fmt: skip
+    assert {one.environment[program.CALLED_AS] for one in runs_of(asked, by_model(GPUS), [])} == {"tune-gemm"}
+
+
+def test_a_command_that_passes_results_on_has_them_as_its_terminal_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(program.SHOWN_WIDTH, "72")
+    monkeypatch.setenv(program.CALLED_AS, "tune-gemm")
+    shown = consoles()
+    assert shown.out.is_terminal and shown.out.width == 72 and not shown.log.is_terminal
+    assert program.name() == "tune-gemm"
 
 
 def test_without_a_results_file_theirs_lie_in_the_output_folder(tmp_path: Path) -> None:
