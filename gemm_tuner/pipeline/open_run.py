@@ -26,6 +26,8 @@ from gemm_tuner.store import older_configs
 from gemm_tuner.store.results_file import read_earlier, require_same_device
 from gemm_tuner.system import bug_report, interruption
 
+SCREEN_FLAG = "--screen_with"
+
 
 @contextmanager
 def opened(
@@ -91,12 +93,13 @@ def screener_of(options: RunOptions, profiler: profilers.Profiler, backend: str)
     """The profiler of screening; None for proton inside the launcher process. Raises EnvironmentFault for a tool that
     is not installed."""
     if options.screen_with not in (profilers.AUTO, IN_PROCESS):
-        return profilers.select(options.screen_with, backend, "--screen_with")
+        return profilers.select(options.screen_with, backend, SCREEN_FLAG)
     proton = Proton()
     if proton.supports(backend) and proton.version() is not None:
         return None
     if options.screen_with == IN_PROCESS:
-        raise profilers.unusable(f"proton cannot time {backend} kernels here", backend, proton.install_hint)
+        what = f"proton cannot time {backend} kernels here"
+        raise profilers.unusable(what, backend, proton.install_hint, SCREEN_FLAG)
     return profiler
 
 

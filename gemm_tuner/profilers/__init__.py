@@ -46,9 +46,9 @@ def select(name: str, backend: str, flag: str = "--profiler") -> Profiler:
         raise UserError(f"there is no profiler {name!r}", where=flag, accepted=", ".join((AUTO, *by_name)))
     profiler = by_name[name]
     if not profiler.supports(backend):
-        raise unusable(f"{name} cannot time {backend} kernels", backend)
+        raise unusable(f"{name} cannot time {backend} kernels", backend, flag=flag)
     if profiler.version() is None:
-        raise unusable(f"{name} is not installed or does not start", backend, profiler.install_hint)
+        raise unusable(f"{name} is not installed or does not start", backend, profiler.install_hint, flag)
     return profiler
 
 
@@ -80,8 +80,8 @@ def first_installed(candidates: list[Profiler], backend: str) -> Profiler:
     raise unusable(f"no profiler for {backend} is installed", backend, hints)
 
 
-def unusable(what: str, backend: str, hint: str = "") -> EnvironmentFault:
-    """The error for a profiler that cannot be used; it lists those that can."""
+def unusable(what: str, backend: str, hint: str = "", flag: str = "--profiler") -> EnvironmentFault:
+    """The error for a profiler that cannot be used; it lists those that can. flag: that has named it."""
     usable = [profiler.name for profiler in PROFILERS if profiler.supports(backend) and profiler.version()]
     available = f"available here: {', '.join(usable) or 'none'}"
-    return EnvironmentFault(what, where="--profiler", hint="; ".join(filter(None, (hint, available))))
+    return EnvironmentFault(what, where=flag, hint="; ".join(filter(None, (hint, available))))
