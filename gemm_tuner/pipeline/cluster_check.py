@@ -10,7 +10,7 @@ from rich.console import Console
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.executors.cluster import ray_cluster
-from gemm_tuner.executors.cluster.nodes import Node, Versions, counted, faults, look_here
+from gemm_tuner.executors.cluster.nodes import Node, Versions, counted, faults, lacks, look_here
 from gemm_tuner.executors.cluster.ray_cluster import ANSWER_LIMIT_S, GpuActor, RayCluster
 from gemm_tuner.executors.cluster.worker import WorkerLost
 from gemm_tuner.system import progress
@@ -48,6 +48,8 @@ def look(text: str, console: Console) -> list[MachineFound]:
 
 def _look_at(cluster: RayCluster, node: Node, here: Versions) -> MachineFound:
     wrong = faults(node, here, times=node.gpus > 0)
+    if node.gpus == 0 and node.versions:
+        wrong += [f"{text}: it compiles no kernels of {name}" for name, text in lacks(node, here).items()]
     gpus = []
     for number in range(node.gpus if node.versions else 0):
         station = cluster.station(GpuActor, f"GPU {number}", node.id, "", gpus=1)

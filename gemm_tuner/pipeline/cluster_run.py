@@ -15,8 +15,10 @@ from rich.console import Console
 
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault
 from gemm_tuner.executors.cluster.cluster_executor import Stations
-from gemm_tuner.executors.cluster.nodes import Node, gpu_files
+from gemm_tuner.executors.cluster.nodes import gpu_files, here_for
 from gemm_tuner.executors.cluster.ray_cluster import RayCluster, listed
+from gemm_tuner.executors.cluster.worker import Worker
+from gemm_tuner.languages.together import names_of
 from gemm_tuner.measure import probe
 from gemm_tuner.measure.device import Machine, lock_name
 from gemm_tuner.pipeline import cluster_work, run
@@ -35,17 +37,19 @@ def tune(options: RunOptions, console: Console, out: Console) -> int:
     """``run.tune`` with the GPUs and the cores of a cluster; without a GPU there, times are predicted. With several GPU
     models, a process for each; the exit status is then the largest of theirs."""
     with cluster_work.connected(options, console) as cluster:
-        nodes = cluster_work.fit_nodes(cluster, console)
+        here = here_for(names_of(options.language))
+        nodes = cluster_work.fit_nodes(cluster, here, console)
         print_line(console, f"cluster: {listed(nodes)}")
         wanted, recording = os.environ.get(MODEL, ""), str(options.replay_dir.resolve()) if options.replay_dir else ""
         mine = [node for node in nodes if node.id in wanted.split(",")] if wanted else nodes
-        gpus = cluster_work.find_gpus(cluster, mine, console, recording)
+        gpus = cluster_work.find_gpus(cluster, mine, here, console, recording)
         models = by_model(gpus)
         if len(models) > 1:
             require_one_model_a_machine(models)
             cluster.close()
             return tune_each(options, models, console, out)
-        return tune_one(options, cluster, nodes, cluster_work.alike(gpus, console), console, out)
+        farm = cluster_work.find_farm(cluster, nodes, here, int(os.environ.get(SHARE, "1")))
+        return tune_one(options, cluster, farm, cluster_work.alike(gpus, console), console, out)
 
 
 def by_model(gpus: Sequence[FoundGpu]) -> dict[str, list[FoundGpu]]:
@@ -57,7 +61,7 @@ def by_model(gpus: Sequence[FoundGpu]) -> dict[str, list[FoundGpu]]:
 def tune_one(
     options: RunOptions,
     cluster: RayCluster,
-    nodes: Sequence[Node],
+    farm: Sequence[tuple[Worker, int, frozenset[str]]],
     gpus: Sequence[FoundGpu],
     console: Console,
     out: Console,
@@ -65,7 +69,6 @@ def tune_one(
     """The run of one GPU model, or of none."""
     if gpus and gpus[0].recording:
         options = replace(options, profiler="replay", replay_dir=Path(gpus[0].recording))
-    farm = cluster_work.find_farm(cluster, nodes, int(os.environ.get(SHARE, "1")))
     # Nothing of a recording may be locked: its GPU is there once for each station.
     locks = ["" if one.recording else lock_name(one.machine.gpu(0), one.station.name) for one in gpus]
     stations = Stations(tuple((one.station, lock) for one, lock in zip(gpus, locks, strict=True)), tuple(farm))

@@ -17,7 +17,7 @@ from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.executors.cluster import ray_cluster
 from gemm_tuner.executors.cluster.cluster_executor import ClusterExecutor, Stations
 from gemm_tuner.executors.cluster.compile_station import CompileStation
-from gemm_tuner.executors.cluster.nodes import Node, faults, look_here
+from gemm_tuner.executors.cluster.nodes import Node, Versions, faults, lacks
 from gemm_tuner.executors.cluster.ray_cluster import ANSWER_LIMIT_S, GpuActor, RayCluster
 from gemm_tuner.executors.cluster.setup import Setup
 from gemm_tuner.executors.cluster.worker import Worker, WorkerLost
@@ -78,9 +78,10 @@ def connected(options: RunOptions, console: Console) -> Iterator[RayCluster]:
         cluster.close()
 
 
-def fit_nodes(cluster: RayCluster, console: Console) -> list[Node]:
-    """The machines that can work for a run; a line for each that cannot. Raises EnvironmentFault for none."""
-    here, fit = look_here(), []
+def fit_nodes(cluster: RayCluster, here: Versions, console: Console) -> list[Node]:
+    """The machines that can work for a run; a line for each that cannot, and for a language that none compiles. here:
+    what they must have. Raises EnvironmentFault for none."""
+    fit = []
     with progress.waiting("look at machines", console):
         nodes = cluster.nodes()
     for node in nodes:
@@ -91,13 +92,19 @@ def fit_nodes(cluster: RayCluster, console: Console) -> list[Node]:
             fit.append(node)
     if not fit:
         raise EnvironmentFault("no machine of the cluster can work for this run", where="--cluster")
+    compile_ = [node for node in fit if node.cpus > node.gpus]
+    for language in set.intersection(*({*lacks(node, here)} for node in compile_)) if compile_ else ():
+        what = f"no machine of the cluster compiles {language}: {lacks(compile_[0], here)[language]}"
+        raise EnvironmentFault(what, where="--cluster", hint="install it there, or choose other --families")
     return fit
 
 
-def find_gpus(cluster: RayCluster, nodes: Iterable[Node], console: Console, recording: str = "") -> list[FoundGpu]:
-    """Starts a station for each GPU. A GPU that cannot be had is named in a line and left out. recording:
-    that every GPU plays back."""
-    here, started = look_here(), []
+def find_gpus(
+    cluster: RayCluster, nodes: Iterable[Node], here: Versions, console: Console, recording: str = ""
+) -> list[FoundGpu]:
+    """Starts a station for each GPU. A GPU that cannot be had is named in a line and left out. here: what its machine
+    must have. recording: that every GPU plays back."""
+    started = []
     for number, node in enumerate(nodes):
         why = faults(node, here, times=True) if node.gpus else []
         if why:
@@ -125,15 +132,18 @@ def _answers(
         on_answer()
 
 
-def find_farm(cluster: RayCluster, nodes: Iterable[Node], share: int = 1) -> list[tuple[Worker, int]]:
-    """A station for the cores of each machine; a core for each GPU stays free for its launchers. share: how many runs
-    divide the cores among them."""
-    found: list[tuple[Worker, int]] = []
+def find_farm(
+    cluster: RayCluster, nodes: Iterable[Node], here: Versions, share: int = 1
+) -> list[tuple[Worker, int, frozenset[str]]]:
+    """A station for the cores of each machine; a core for each GPU stays free for its launchers. With the languages
+    that it lacks of those that there are ``here``. share: how many runs divide the cores among them."""
+    found: list[tuple[Worker, int, frozenset[str]]] = []
     for number, node in enumerate(nodes):
         cores = (node.cpus - node.gpus) // share
         if cores > 0:
             name = f"{node.address} node {number} cores"
-            found.append((cluster.station(CompileStation, name, node.id, cpus=cores), cores))
+            station = cluster.station(CompileStation, name, node.id, cpus=cores)
+            found.append((station, cores, frozenset(lacks(node, here))))
     return found
 
 

@@ -25,10 +25,10 @@ from gemm_tuner.store.store import Store
 @dataclass(frozen=True)
 class Stations:
     """What a run was given of a cluster: a station for each of its GPUs, with the GPU's lock; and machines that
-    compile, with their number of workers."""
+    compile, with their number of workers and the languages that they lack."""
 
     gpus: tuple[tuple[Worker, str], ...]
-    farm: tuple[tuple[Worker, int], ...]
+    farm: tuple[tuple[Worker, int, frozenset[str]], ...]
 
 
 @dataclass
@@ -63,9 +63,9 @@ class ClusterExecutor(Executor):
 
     def compiler(self) -> Farm:
         folder, nodes = self.here.folder, []
-        for worker, workers in self.stations.farm:
+        for worker, workers, lacks in self.stations.farm:
             ready = worker.call("open", replace(self.setup, workers=workers))
-            nodes.append(CompileNode(worker, workers, ready))
+            nodes.append(CompileNode(worker, workers, ready, lacks))
         here, leases, language = self.here.compiler(), self.store.leases, self.here.language
         of = language, folder.cache, folder.scripts, self.here.say
         return IndexedFarm(nodes, here, leases, *of, self.index)

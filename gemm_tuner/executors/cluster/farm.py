@@ -54,11 +54,12 @@ def item_of(task: CompileTask) -> str:
 class CompileNode:
     """A machine of the farm. workers: its compile processes. ready: the answer of its station's ``open``. held: what it
     was given and has not answered. alone: a suspect, beside which it is given nothing. began_s: when it was asked to
-    start."""
+    start. lacks: languages whose tasks it is not given."""
 
     worker: Worker
     workers: int
     ready: Future[Any]
+    lacks: frozenset[str] = frozenset()
     held: dict[TaskKey, tuple[CompileTask, Lease]] = field(default_factory=dict)
     alone: TaskKey | None = None
     scripts: set[str] = field(default_factory=set)
@@ -74,10 +75,13 @@ class CompileNode:
     def room(self) -> int:
         return 0 if self.alone in self.held else TASKS_A_WORKER * self.workers - len(self.held)
 
+    def fits(self, task: CompileTask) -> bool:
+        return task.script is None or task.script.language not in self.lacks
+
 
 @dataclass
 class Farm(Compiler):
-    """here: compiles when no machine of the farm is left, or there is none. cache, scripts_dir: of the run.
+    """here: compiles when no machine of the farm is left for a task, or there is none. cache, scripts_dir: of the run.
 
     say: hears of a machine that is given no more work.
     """
@@ -113,12 +117,17 @@ class Farm(Compiler):
                 if not tasks.wait():
                     return
                 continue
+            if not any(node.held for node in self.nodes) and tasks.first(self._fits_any) is None:
+                break
             asked = [answer for node in self.nodes for answer in (node.ready, node.news) if answer]
             wait([answer for answer in asked if not answer.done()], LOOK_S, FIRST_COMPLETED)
             for node in list(self.nodes):
                 yield from self._hear(node, tasks)
         if not tasks.closed:
             yield from self.here.run(tasks)
+
+    def _fits_any(self, task: CompileTask) -> bool:
+        return any(node.fits(task) for node in self.nodes)
 
     def _feed(self, node: CompileNode, tasks: TaskQueue) -> list[Answer]:
         """Gives a machine what it has room for, with the scripts that it lacks."""
@@ -145,7 +154,7 @@ class Farm(Compiler):
     def _take(self, node: CompileNode, tasks: TaskQueue) -> list[CompileTask]:
         """A suspect goes alone, to a machine that holds nothing else: then a crash is attributed to no other."""
         taken: list[CompileTask] = []
-        while len(taken) < node.room and (task := tasks.take()) is not None:
+        while len(taken) < node.room and (task := tasks.take(node.fits)) is not None:
             is_suspect = self.leases.times_lost(item_of(task)) >= MOST_LOSSES - 1
             if is_suspect and (taken or node.held):
                 tasks.requeue(task)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 
 import gemm_tuner
@@ -55,11 +55,31 @@ def look_here() -> Versions:
 
 def faults(node: Node, here: Versions, *, times: bool) -> list[str]:
     """Why a machine cannot work for a run that was started where ``here`` is; empty when it can. times: it is to time
-    kernels, not only to compile them."""
+    kernels, not only to compile those that it does not lack the language of."""
     there = node.versions
     if there is None:
         return [node.why_not or "it did not answer"]
-    names = ("tuner", "python", "triton", *(("torch",) if times else ()), *(("cute",) if here.cute else ()))
+    return _unlike(there, here, ("tuner", "python", "triton", *(("torch", *_extras(here)) if times else ())))
+
+
+def lacks(node: Node, here: Versions) -> dict[str, str]:
+    """The languages that a machine cannot compile for a run that was started where ``here`` is, and why; those that
+    need no more than Triton's kernels do are none of them."""
+    there = node.versions or Versions("", "", "", "")
+    return {name: text for name in _extras(here) for text in _unlike(there, here, (name,))}
+
+
+def here_for(languages: Iterable[str]) -> Versions:
+    """``look_here`` for a run of these languages: extras of others do not matter."""
+    here = look_here()
+    return here if "cute" in languages else replace(here, cute="")
+
+
+def _extras(here: Versions) -> tuple[str, ...]:
+    return ("cute",) if here.cute else ()
+
+
+def _unlike(there: Versions, here: Versions, names: Iterable[str]) -> list[str]:
     return [
         f"{name} is {getattr(there, name) or 'not installed'}, here {getattr(here, name) or 'not installed'}"
         for name in names

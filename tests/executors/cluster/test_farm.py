@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +92,8 @@ def farm(tmp_path: Path, *stations: Station) -> tuple[Farm, Here]:
     return Farm(nodes, here, Leases.in_memory(), LANGUAGE, tmp_path / "cache", tmp_path), here
 
 
-def answers(of: Farm, count: int) -> list[tuple[str, Status]]:
-    queue = TaskQueue([task(number) for number in range(count)])
+def answers(of: Farm, count: int, made: Callable[[int], CompileTask] = task) -> list[tuple[str, Status]]:
+    queue = TaskQueue([made(number) for number in range(count)])
     with of:
         return sorted((one.name, result.status) for one, result in of.run(queue))
 
@@ -107,6 +108,30 @@ def test_all_machines_compile_and_each_task_is_answered_once(tmp_path: Path) -> 
     assert answers(of, 30) == everything(30)
     assert not here.compiled and first.seen and second.seen
     assert of.leases.counts() == {"finished": 30}
+
+
+def of_both_languages(number: int) -> CompileTask:
+    """Every second one is of a language that needs an extra."""
+    one = task(number)
+    assert one.script is not None
+    return replace(one, script=replace(one.script, language="cute")) if number % 2 else one
+
+
+def test_a_task_goes_only_to_a_machine_that_has_its_language(tmp_path: Path) -> None:
+    bare, full = Station(), Station()
+    of, here = farm(tmp_path, bare, full)
+    of.nodes[0].lacks = frozenset({"cute"})
+    assert answers(of, 30, of_both_languages) == everything(30)
+    assert bare.seen and all(int(name.removeprefix("kernel")) % 2 == 0 for name in bare.seen)
+    assert not here.compiled
+
+
+def test_this_machine_compiles_a_language_whose_last_machine_died(tmp_path: Path) -> None:
+    bare, full = Station(), Station(dies_at="all")
+    of, here = farm(tmp_path, bare, full)
+    of.nodes[0].lacks = frozenset({"cute"})
+    assert answers(of, 10, of_both_languages) == everything(10)
+    assert {f"kernel{number}" for number in range(1, 10, 2)} <= set(here.compiled)
 
 
 def test_tasks_of_a_machine_that_dies_are_compiled_by_the_others(tmp_path: Path) -> None:

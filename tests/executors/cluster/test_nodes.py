@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemm_tuner.executors.cluster.nodes import Node, faults, gpu_files, look_here
+from gemm_tuner.executors.cluster.nodes import Node, faults, gpu_files, here_for, lacks, look_here
 from gemm_tuner.pipeline.cluster_check import MachineFound, lines
 
 HERE = look_here()
@@ -51,8 +51,15 @@ def test_the_list_names_what_is_wrong() -> None:
     assert "0 cores, 0 GPUs; is given no work" in head and "Ray has none of its cores" in head
 
 
-def test_a_machine_must_have_the_extra_that_this_one_compiles_with() -> None:
+def test_a_machine_without_the_extra_compiles_other_languages_and_times_nothing() -> None:
     here = replace(HERE, cute="nvidia-cutlass-dsl 4.8.1")
-    (text,) = faults(replace(NODE, versions=replace(HERE, cute="")), here, times=False)
-    assert text == "cute is not installed, here nvidia-cutlass-dsl 4.8.1"
-    assert faults(replace(NODE, versions=here), replace(HERE, cute=""), times=True) == []
+    bare, full = replace(NODE, versions=replace(HERE, cute="")), replace(NODE, versions=here)
+    text = "cute is not installed, here nvidia-cutlass-dsl 4.8.1"
+    assert (faults(bare, here, times=False), faults(bare, here, times=True)) == ([], [text])
+    assert (lacks(bare, here), lacks(full, here)) == ({"cute": text}, {})
+    assert faults(full, replace(HERE, cute=""), times=True) == []
+
+
+def test_an_extra_that_no_family_of_the_run_needs_does_not_matter() -> None:
+    assert here_for(["triton", "cute"]) == HERE
+    assert here_for(["triton"]) == replace(HERE, cute="")
