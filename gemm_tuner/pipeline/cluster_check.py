@@ -74,7 +74,8 @@ def lines(found: Sequence[MachineFound]) -> Iterator[str]:
         yield f"{one.node.address}: {has}; {does or none}"
         if one.node.versions:
             of = one.node.versions
-            told = ((name, getattr(of, name) or "not installed") for name in ("tuner", "python", "triton", "torch"))
+            names = ("tuner", "python", "triton", "torch", *(("cute",) if of.cute else ()))
+            told = ((name, getattr(of, name) or "not installed") for name in names)
             yield f"  {', '.join(' '.join(pair) for pair in told)}"
         yield from (f"  GPU: {gpu}" for gpu in one.gpus)
         yield from (f"  wrong: {text}" for text in one.wrong)

@@ -119,10 +119,9 @@ def tune_each(options: RunOptions, models: Mapping[str, Sequence[FoundGpu]], con
     shown = {program.SHOWN_WIDTH: str(out.width)} if out.is_terminal else {}
     started = [Started(one, {**os.environ, **shown, **one.environment}, console) for one in runs]
     try:
-        with progress.waiting("tune each model", console, len(runs)) as step:
+        with progress.waiting("tune each model", console):
             for run_of_model in started:
                 run_of_model.wait()
-                step.advance()
     except KeyboardInterrupt:  # a terminal's Ctrl-C has reached them too: they save what they have
         for run_of_model in started:
             run_of_model.wait()

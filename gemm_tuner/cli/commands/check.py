@@ -37,7 +37,8 @@ examples:
   what a run with these flags would find
     tune_gemm.py check --profiler ncu --output_dir /data/results
 
-exit status: 0 times can be measured here; 3 they cannot, and the output says why and what works nevertheless.
+exit status: 0 times can be measured here; 3 they cannot, and the output says why and what works nevertheless. With
+--cluster: 0 some machine can work for a run, if only compile; 3 none can.
 """
 WITHOUT_A_GPU = (
     "without measuring, these work: tuning with predicted times (rows say source: predicted), --dry_run, --explain, "
