@@ -307,7 +307,7 @@ def main() -> int:
         "--compile_s", type=float, default=0.28, help="of a core for a kernel: 186.4 s, 16 cores, 10 666"
     )
     parser.add_argument("--search_s", type=float, default=0.14, help="of a size: 2.8 s of 20")
-    parser.add_argument("--settle_s", type=float, default=0.088, help="of a size: CPU, of 2000 sizes")
+    parser.add_argument("--settle_s", type=float, default=0.019, help="of a size: CPU, of 2000 sizes")
     parser.add_argument("--screen_s", type=float, default=0.4, help="of a size: 7.9 s of 20")
     parser.add_argument("--finals_s", type=float, default=1.2, help="of a size: 23.6 s of 20")
     parser.add_argument("--check_s", type=float, default=0.25, help="of a size: 5.0 s of 20")
