@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import TimeoutError
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, TimeoutError
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 
@@ -36,25 +38,32 @@ def look(text: str, console: Console) -> list[MachineFound]:
     try:
         with progress.waiting("look at machines", console):
             here, nodes = look_here(), cluster.nodes()
-        found = []
+        # All at once: one that another job has answers never.
+        asked = [(node, _ask_gpus(cluster, node)) for node in nodes]
+        found, until = [], time.monotonic() + ANSWER_LIMIT_S
         with progress.waiting("look at GPUs", console, len(nodes)) as step:
-            for node in nodes:
-                found.append(_look_at(cluster, node, here))
+            for node, answers in asked:
+                found.append(_look_at(node, here, answers, until))
                 step.advance()
         return found
     finally:
         cluster.close()
 
 
-def _look_at(cluster: RayCluster, node: Node, here: Versions) -> MachineFound:
+def _ask_gpus(cluster: RayCluster, node: Node) -> list[Future[Any]]:
+    numbers = range(node.gpus if node.versions else 0)
+    return [cluster.station(GpuActor, f"GPU {number}", node.id, "", gpus=1).call("look") for number in numbers]
+
+
+def _look_at(node: Node, here: Versions, answers: Iterable[Future[Any]], until_s: float) -> MachineFound:
+    """answers: of a station for each GPU, by this moment of time.monotonic()."""
     wrong = faults(node, here, times=node.gpus > 0)
     if node.gpus == 0 and node.versions:
         wrong += [f"{text}: it compiles no kernels of {name}" for name, text in lacks(node, here).items()]
     gpus = []
-    for number in range(node.gpus if node.versions else 0):
-        station = cluster.station(GpuActor, f"GPU {number}", node.id, "", gpus=1)
+    for number, answer in enumerate(answers):
         try:
-            machine, _ = station.call("look").result(ANSWER_LIMIT_S)
+            machine, _ = answer.result(max(0.0, until_s - time.monotonic()))
             gpu = machine.gpu(0)
             gpus.append(f"{gpu['name']}, {gpu['arch']}")
         except TimeoutError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, TimeoutError
@@ -120,10 +121,12 @@ def find_gpus(
 def _answers(
     started: Iterable[tuple[Worker, str, Future[Any]]], console: Console, on_answer: Callable[[], object]
 ) -> Iterator[FoundGpu]:
-    """What stations say of their GPUs; a line for one that is killed, because its GPU cannot be had."""
+    """What stations say of their GPUs within ANSWER_LIMIT_S; a line for one that is killed, because its GPU cannot be
+    had."""
+    until = time.monotonic() + ANSWER_LIMIT_S
     for station, host, answer in started:
         try:
-            machine, played = answer.result(ANSWER_LIMIT_S)
+            machine, played = answer.result(max(0.0, until - time.monotonic()))
             yield FoundGpu(station, machine, played, host)
         except (EnvironmentFault, WorkerLost, TimeoutError) as error:
             station.kill()

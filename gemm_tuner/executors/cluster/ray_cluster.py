@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -129,7 +130,8 @@ class RayCluster:
         """The machines that are alive, with what they answer about themselves."""
         rows = sorted((row for row in self.ray.nodes() if row["Alive"]), key=lambda row: row["NodeManagerAddress"])
         asked = [(row, self._ask(row["NodeID"])) for row in rows]
-        return [self._node(row, answer) for row, answer in asked]
+        until_s = time.monotonic() + ANSWER_LIMIT_S
+        return [self._node(row, answer, until_s) for row, answer in asked]
 
     def _on(self, node: str, soft: bool = False) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -148,10 +150,11 @@ class RayCluster:
         of = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": self._on(node)}
         return self.ray.remote(look).options(**of).remote()
 
-    def _node(self, row: dict[str, Any], answer: Any) -> Node:
+    def _node(self, row: dict[str, Any], answer: Any, until_s: float) -> Node:
+        """until_s: when an answer comes too late, of time.monotonic()."""
         errors = self.ray.exceptions
         try:
-            versions, why_not = self.ray.get(answer, timeout=ANSWER_LIMIT_S)
+            versions, why_not = self.ray.get(answer, timeout=max(0.0, until_s - time.monotonic()))
         except errors.GetTimeoutError:
             versions, why_not = None, f"it did not answer within {ANSWER_LIMIT_S:g} s"
         except (errors.TaskUnschedulableError, errors.NodeDiedError) as error:

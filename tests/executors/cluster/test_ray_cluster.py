@@ -84,7 +84,7 @@ def unreachable(error: Exception) -> tuple[RayCluster, Node]:
     private = SimpleNamespace(worker=SimpleNamespace())
     cluster = RayCluster(SimpleNamespace(get=get, exceptions=exceptions, _private=private), "10.0.0.1:6379")
     row = {"NodeID": "id", "NodeManagerAddress": "10.0.0.2", "Resources": {"CPU": 8.0}}
-    return cluster, cluster._node(row, None)
+    return cluster, cluster._node(row, None, 0.0)
 
 
 def test_a_machine_that_left_between_two_questions_is_named_in_plain_words() -> None:
