@@ -40,12 +40,9 @@ def look(text: str, console: Console) -> list[MachineFound]:
             here, nodes = look_here(), cluster.nodes()
         # All at once: one that another job has answers never.
         asked = [(node, _ask_gpus(cluster, node)) for node in nodes]
-        found, until = [], time.monotonic() + ANSWER_LIMIT_S
-        with progress.waiting("look at GPUs", console, len(nodes)) as step:
-            for node, answers in asked:
-                found.append(_look_at(node, here, answers, until))
-                step.advance()
-        return found
+        until_s = time.monotonic() + ANSWER_LIMIT_S
+        with progress.waiting("look at GPUs", console):
+            return [_look_at(node, here, answers, until_s) for node, answers in asked]
     finally:
         cluster.close()
 

@@ -114,13 +114,11 @@ def find_gpus(
             name = f"{node.address} node {number} GPU {gpu}"
             station = cluster.station(GpuActor, name, node.id, recording, gpus=1)
             started.append((station, node.address, station.call("look")))
-    with progress.waiting("look at GPUs", console, len(started)) as step:
-        return list(_answers(started, console, step.advance))
+    with progress.waiting("look at GPUs", console):
+        return list(_answers(started, console))
 
 
-def _answers(
-    started: Iterable[tuple[Worker, str, Future[Any]]], console: Console, on_answer: Callable[[], object]
-) -> Iterator[FoundGpu]:
+def _answers(started: Iterable[tuple[Worker, str, Future[Any]]], console: Console) -> Iterator[FoundGpu]:
     """What stations say of their GPUs within ANSWER_LIMIT_S; a line for one that is killed, because its GPU cannot be
     had."""
     until = time.monotonic() + ANSWER_LIMIT_S
@@ -132,7 +130,6 @@ def _answers(
             station.kill()
             why_not = "another job has it" if isinstance(error, TimeoutError) else str(error)
             print_line(console, f"{station.name} is left out: {why_not}")
-        on_answer()
 
 
 def find_farm(
