@@ -274,3 +274,19 @@ def test_kernels_between_markers_belong_to_one_call(tuned: Path, tmp_path: Path)
     ]
     with pytest.raises(EnvironmentFault, match="recorded 3 calls and not 4"):
         limits.table(plan, limits.kernels_by_call(recorded[:-2]), metrics)
+
+
+def test_a_silence_is_named_by_the_line_before_it() -> None:
+    signs = load("signs_of_life")
+    written = [(0.2, "starting\r\n"), (1.0, "\x1b[?25l\r\x1b[2Kcompile 0/3"), (4.0, "\x1b[?25h"), (4.5, "done\r\n")]
+    assert signs.silences(written, 4.75) == [
+        (3.0, 1.0, "compile 0/3"), (0.8, 0.2, "starting"), (0.5, 4.0, "compile 0/3"), (0.25, 4.5, "done")
+    ]  # fmt: skip
+
+
+def test_a_command_on_a_terminal_is_heard_as_it_writes() -> None:
+    signs = load("signs_of_life")
+    code = "import sys; print(sys.stdout.isatty(), flush=True); sys.exit(3)"
+    written, seconds, status = signs.run([sys.executable, "-c", code])
+    assert "".join(text for _, text in written).strip() == "True"
+    assert status == 3 and 0 < written[0][0] <= seconds
