@@ -26,6 +26,7 @@ tune() { # NAME FLAG ...
     grep -E "^(search|compile|screen|finals|check) |noise floor|sizes with" "$out/$name.log"
 }
 
+triton=gemm_tile,gemm_persistent,gemm_split_k,gemm_stream_k,gemm_packed,gemv # families without an extra
 for part in $parts; do
     echo "== $part"
     case $part in
@@ -46,7 +47,6 @@ for part in $parts; do
             "$python" benchmarks/rematch.py "$out/full.yaml" "$out/first.yaml" 2> "$out/regret.err" | tee "$out/regret.md" | tail -n 3
             ;;
         growth) # what the families of CuTe DSL add to the time of tuning, with empty caches and with full ones
-            triton=gemm_tile,gemm_persistent,gemm_split_k,gemm_stream_k,gemm_packed,gemv
             for caches in empty full; do
                 GEMM_TUNER_CACHE_DIR="$out/cache_triton" tune "triton_$caches" --compare --fresh --families "$triton"
                 GEMM_TUNER_CACHE_DIR="$out/cache_all" tune "all_$caches" --compare --fresh
@@ -72,10 +72,13 @@ for m, n, k in re.findall(r"M: (\d+), N: (\d+), K: (\d+)", sys.stdin.read()):
                 tail -n 24 "$out/moe_${kind%%+*}.log"
             done
             ;;
-        gpus) # the screening of a full search on one GPU and on two, kernels in the cache
-            tune warm --search full --fresh --profiler proton --gpu_ids 0
-            tune one --search full --fresh --profiler proton --gpu_ids 0
-            tune two --search full --fresh --profiler proton --gpu_ids 0,1
+        gpus) # the sizes with B in both layouts on one GPU and on two, with the caches that a run before has filled
+            { cat "$sizes"; sed 's/}$/, layout_b: col}/' "$sizes"; } > "$out/both_layouts.yaml"
+            for run in "gpus_before 0,1" "gpus_one 0" "gpus_two 0,1"; do
+                read -r name ids <<< "$run"
+                sizes="$out/both_layouts.yaml" tune "$name" --compare --profiler nsys --fresh --families "$triton" --gpu_ids "$ids"
+            done
+            grep -H "^in all " "$out"/gpus_{one,two}.log
             ;;
         wide)
             "$python" tune_gemm.py -m 4096 -n 4096 -k 4096 --no_heuristics --space benchmarks/wide_space_sm_90.yaml --search full \
