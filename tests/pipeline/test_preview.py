@@ -195,7 +195,7 @@ def test_rules_and_space_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_pat
     argv = (*SIZE, "--dry_run", "--arch", "sm_90", "--rules", str(rules), "--space", "mine.yaml")
     out, err = refused(capsys, *argv)
     assert re.search(r"none_at_all +10000 +0 ", out)
-    assert "cut by none_at_all: None is good enough for this." in err
+    assert "cut by none_at_all: None is good enough for this; " in err
     (rules / "validity.py").write_text(RULES_TEXT.format(why="that", body="c.num_warps == 4"))
     assert "configurations to try: 2500" in shown(capsys, *argv)
 
