@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.gemm.size_sources.expert_names import ACTIVATION, EXPERTS, INTERMEDIATE, LATENT, TOPK, WITHOUT_GATE
 from gemm_tuner.moe.problem import ACTIVATIONS, MAX_DIMENSION, NO_GATE
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import load_json
 
 # Attribute names by meaning; the first one that exists is used.
-EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
-TOPK = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_top_k", "top_k_experts",
-        "moe_k")  # fmt: skip
-INTERMEDIATE = ("moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size", "expert_ffn_hidden_size",
-                "intermediate_size", "ffn_hidden_size")  # fmt: skip
-# Experts behind a projection into fewer columns have a size of their own.
-HIDDEN = ("moe_latent_size", "hidden_size", "d_model", "n_embd")
-ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "ffn_act_fn")
-# Of MLPs that are an up- and a down-projection, as Nemotron-H's.
-WITHOUT_GATE = ("mlp_hidden_act",)
+HIDDEN = (LATENT, "hidden_size", "d_model", "n_embd")
 DTYPE = ("torch_dtype", "dtype")
 QUANTISATION = ("quantization_config", "compression_config")
 # A clamp of gate and up: gpt-oss', whose columns are interleaved and whose experts have biases, or with shared experts
 # that of DeepSeek-V4's silu.
 CLAMP, SHARED = "swiglu_limit", "n_shared_experts"
 BIAS = ("moe_bias", "expert_bias", "mlp_bias")
+# The type of experts where it is not that of the other quantised layers, as fp4 of DeepSeek-V4; beside these or inside.
+OF_EXPERTS = ("expert_dtype",)
+_NAMES_EXPERTS = re.compile("(?<!shared_)expert")
 _TORCH = {"bfloat16": "bf16", "float16": "fp16"}
 _ACTIVATIONS = {"swish": "silu", "swiglu": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh"}
 OTHER_WAY = "name what is to be tuned by --dtype, and by --block_shape where scales are of blocks"
@@ -56,18 +52,19 @@ class Layer:
 
 
 def read(path: Path) -> Layer:
-    """The MoE layer of a config.json. Raises UserError for a file without experts, or with missing sizes."""
+    """The MoE layer of a config.json; of several, as of models that also speak, the one with the most weights. Raises
+    UserError for a file without experts, or with missing sizes."""
     whole, where = load_json(path, "model's config"), printable(path)
     if not isinstance(whole, dict):
         raise UserError("is no model's config", where=where, accepted="a JSON mapping")
-    chain = next((chain for chain in _nested((whole,)) if _first(chain[-1:], EXPERTS) is not None), None)
+    chain = max((one for one in _nested((whole,)) if _first(one[-1:], EXPERTS) is not None), key=_weights, default=None)
     if chain is None:
         accepted = f"a config.json with one of {', '.join(EXPERTS)}"
         raise UserError("has no experts", where=where, accepted=accepted, hint="dense layers: the subcommand sizes")
     out = str(_first(chain, DTYPE) or "bfloat16").removeprefix("torch.")
     if out not in _TORCH:
         raise UserError(f"the type is {show(out)}", where=where, accepted=", ".join(_TORCH), hint=OTHER_WAY)
-    without_gate = _first(chain, ACTIVATION) is None and _first(chain, WITHOUT_GATE)
+    without_gate = _first(chain, ACTIVATION) is None and _first(chain, (WITHOUT_GATE,))
     named = f"{without_gate}{NO_GATE}" if without_gate else str(_first(chain, ACTIVATION) or "silu")
     in_pairs = _first(chain, (CLAMP,)) is not None and not _first(chain, (SHARED,))
     activation = "swigluoai" if in_pairs else _ACTIVATIONS.get(named, named)
@@ -88,11 +85,16 @@ def read(path: Path) -> Layer:
         bias=in_pairs if bias is None else bool(bias),
     )
     quantised = _first(chain, QUANTISATION)
-    return _quantised(layer, quantised) if isinstance(quantised, dict) else layer
+    if not isinstance(quantised, dict):
+        return layer
+    own = _first((*chain, quantised), OF_EXPERTS)
+    if own in (None, "fp8"):
+        return _quantised(layer, quantised)
+    return replace(layer, dtype="", reason=f"its experts are of {show(own)}, which no Triton kernel here multiplies")
 
 
 def _nested(chain: tuple[Mapping[str, Any], ...]) -> Iterator[tuple[Mapping[str, Any], ...]]:
-    """Every mapping in the file with its enclosing mappings (outermost first); less nested ones come first."""
+    """Every mapping in the file with its enclosing mappings (outermost first), which come before it."""
     yield chain
     for value in chain[-1].values() if len(chain) < MAX_DEPTH else ():
         if isinstance(value, dict):
@@ -108,12 +110,22 @@ def _first(chain: tuple[Mapping[str, Any], ...], names: tuple[str, ...]) -> Any:
     return None
 
 
+def _weights(chain: tuple[Mapping[str, Any], ...]) -> int:
+    """The number of weights of one GEMM of a layer; 0 where a size is missing."""
+    return _whole(_first(chain, EXPERTS)) * _whole(_first(chain, INTERMEDIATE)) * _whole(_first(chain, HIDDEN))
+
+
+def _whole(value: Any) -> int:
+    """A size, or that of each layer where all are alike; 0 for what is none."""
+    if isinstance(value, list) and value and all(one == value[0] for one in value):
+        value = value[0]
+    return value if type(value) is int and 0 < value <= MAX_DIMENSION else 0
+
+
 def _number(chain: tuple[Mapping[str, Any], ...], names: tuple[str, ...], where: str) -> int:
     value = _first(chain, names)
-    if isinstance(value, list) and value and all(one == value[0] for one in value):  # of each layer, all alike
-        value = value[0]
-    if type(value) is int and 0 < value <= MAX_DIMENSION:
-        return value
+    if number := _whole(value):
+        return number
     what = f"{names[0]} is {show(value)}" if value is not None else f"lacks {names[0]}"
     raise UserError(what, where=where, accepted=f"a whole number under one of {', '.join(names)}")
 
@@ -134,7 +146,7 @@ def _quantised(layer: Layer, found: Mapping[str, Any]) -> Layer:
             return grouped
     if method == "compressed-tensors":
         groups = found.get("config_groups")
-        group: Any = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
+        group: Any = max(groups.values(), key=_aim, default={}) if isinstance(groups, dict) else {}
         parts = [group.get(key) if isinstance(group, dict) else None for key in ("weights", "input_activations")]
         weights, inputs = ({} if not isinstance(one, dict) else one for one in parts)
         if weights.get("num_bits") == 8 and weights.get("type") == inputs.get("type") == "float":
@@ -152,6 +164,12 @@ def _quantised(layer: Layer, found: Mapping[str, Any]) -> Layer:
                 return grouped
     reason = f"its experts are quantised by {show(method)} in a way that no Triton kernel here multiplies"
     return replace(layer, dtype="", reason=reason)
+
+
+def _aim(group: Any) -> int:
+    """How surely a group of compressed-tensors is that of experts: its targets name them, or all linear layers."""
+    targets = str(group.get("targets")) if isinstance(group, dict) else ""
+    return 2 if _NAMES_EXPERTS.search(targets) else int("Linear" in targets)
 
 
 def _in_groups(layer: Layer, bits: Any, size: Any, *, zero: bool) -> Layer | None:

@@ -87,6 +87,42 @@ def test_numbers_of_each_layer_are_one_where_they_are_alike(tmp_path: Path) -> N
             read(config(tmp_path, num_experts_per_tok=None, **{**lists, key: several}))
 
 
+def test_of_several_layers_with_experts_the_largest_is_taken(tmp_path: Path) -> None:
+    """Qwen3-Omni's talker, which has as many experts, lies before its thinker."""
+    sizes = {"num_experts": 128, "hidden_act": "silu"}
+    talker = {**sizes, "hidden_size": 1024, "moe_intermediate_size": 384, "num_experts_per_tok": 6}
+    thinker = {**sizes, "hidden_size": 2048, "moe_intermediate_size": 768, "num_experts_per_tok": 8}
+    path = tmp_path / "config.json"
+    for names in (("talker", "thinker"), ("thinker", "talker")):
+        parts = {"talker": talker, "thinker": thinker}
+        nested = {f"{name}_config": {"text_config": parts[name]} for name in names}
+        path.write_text(json.dumps({"dtype": "bfloat16", **nested}))
+        assert read(path) == Layer(128, 768, 2048, 8, *BF16, "silu", bias=False)
+
+
+def test_experts_may_be_of_another_type_than_the_other_layers(tmp_path: Path) -> None:
+    """DeepSeek-V4's are of 4-bit floats beside fp8, in its Base versions of fp8; the name is in either mapping."""
+    fp8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    for own, dtype in (("fp4", ""), ("fp8", "fp8_w8a8")):
+        beside = config(tmp_path, quantization_config=fp8, expert_dtype=own)
+        assert read(beside).dtype == dtype
+        inside = read(config(tmp_path, quantization_config={**fp8, "expert_dtype": own}))
+        assert inside.dtype == dtype and (dtype or "fp4" in inside.reason)
+
+
+@pytest.mark.parametrize(
+    "of_others", ["re:.*self_attn.*", "re:.*mlp.shared_experts.*", "re:.*layers[.]0[.]mlp[.](gate|up|down)_proj"]
+)
+@pytest.mark.parametrize("of_experts", ["Linear", "re:.*mlp[.]experts[.].*"])
+def test_of_several_groups_that_of_the_experts_is_read(of_others: str, of_experts: str, tmp_path: Path) -> None:
+    int4 = {"weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}, "targets": [of_experts]}
+    fp8 = {"weights": {"num_bits": 8, "type": "float", "strategy": "channel"}, "targets": [of_others],
+           "input_activations": {"num_bits": 8, "type": "float", "strategy": "token"}}  # fmt: skip
+    for groups in ([fp8, int4], [int4, fp8]):
+        quantised = {"quant_method": "compressed-tensors", "config_groups": dict(zip("ab", groups, strict=True))}
+        assert read(config(tmp_path, quantization_config=quantised)).dtype == "int4_w4a16"
+
+
 def test_ranks_share_the_intermediate_size_or_the_experts() -> None:
     layer = LAYERS["deepseek_v3"]
     one, other = share(layer, 8, experts=False), share(layer, 8, experts=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import MAX_DIMENSION
+from gemm_tuner.gemm.size_sources import expert_names as names
 from gemm_tuner.system.documents import show
 
 # Models whose MLP has a single up projection; all others are assumed to have gate and up.
@@ -29,7 +30,6 @@ KNOWN = (
 NEEDED = ("hidden_size", "intermediate_size", "num_attention_heads")
 # GPT-2's names for the same numbers (transformers, GPT2Config).
 _OTHER_NAMES = {"hidden_size": "n_embd", "intermediate_size": "n_inner", "num_attention_heads": "n_head"}
-_EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,8 @@ class Model:
 
     def number(self, key: str, default: int | None = None) -> int:
         value = self.config.get(key)
+        if isinstance(value, list) and value and all(one == value[0] for one in value):  # of each layer, all alike
+            value = value[0]
         if value in (None, 0) and default is not None:
             return default
         if type(value) is not int or not 0 < value <= MAX_DIMENSION:
@@ -74,6 +76,10 @@ class Model:
                 said, where=self.where, accepted="the config.json of a transformer with a whole number there"
             )
         return value
+
+    def first(self, keys: tuple[str, ...], default: int | None = None) -> int:
+        """The number under the first of the keys that has one."""
+        return self.number(next((key for key in keys if self.config.get(key)), keys[0]), default)
 
     def share(self, count: int, of: str) -> int:
         """One rank's part of a count that is split evenly. of: a noun for the error message."""
@@ -85,16 +91,23 @@ class Model:
     def flag(self, key: str) -> bool:
         return self.config.get(key) is True
 
+    @property
+    def is_gated(self) -> bool:
+        """Whether MLPs have a gate beside their up-projection."""
+        without = names.WITHOUT_GATE in self.config and not any(map(self.config.get, names.ACTIVATION))
+        return self.model_type not in _NOT_GATED and not without
+
 
 def of_model(model: Model, *, lm_head: bool) -> list[Layer]:
     """All linear layers; layers of equal size once."""
     layers = _latent_attention(model) if model.config.get("kv_lora_rank") else _attention(model)
-    experts = next((model.number(key) for key in _EXPERT_COUNTS if model.config.get(key) is not None), 0)
+    experts = model.first(names.EXPERTS, 0)
     if experts:
         layers += _mixture(model, experts)
-    dense_too = model.config.get("first_k_dense_replace") or model.config.get("mlp_only_layers")
+    has_zero = 0 in freq if isinstance(freq := model.config.get("moe_layer_freq"), list) else False
+    dense_too = has_zero or any(map(model.config.get, names.DENSE_TOO))
     if not experts or dense_too or max(model.number(step, 1) for step in ("decoder_sparse_step", _MOE_STEP)) > 1:
-        layers += _mlp(model, "", model.number(_DENSE_WIDTH, model.number("intermediate_size")))
+        layers += _mlp(model, "", model.first((_DENSE_WIDTH, "dense_intermediate_size", "intermediate_size")))
     if lm_head:
         layers.append(Layer("lm_head", -(-model.number("vocab_size") // model.tp), model.hidden, plain=True))
     return layers
@@ -128,25 +141,28 @@ def _latent_attention(model: Model) -> list[Layer]:
     return [*first, Layer("kv_b", heads * (nope + value), latent), Layer("o", model.hidden, heads * value)]
 
 
-def _mlp(model: Model, prefix: str, width: int, experts: int = 0, chosen: int = 0) -> list[Layer]:
-    """The up and down layers. width: of the inner vector, before it is split."""
-    inner = model.share(width, f"{prefix or 'MLP '}columns")
-    bias = model.flag("mlp_bias") and not experts
-    gated = model.model_type not in _NOT_GATED
+def _mlp(
+    model: Model, prefix: str, width: int, experts: int = 0, chosen: int = 0, hidden: int | None = None
+) -> list[Layer]:
+    """The up and down layers. width: of the inner vector, before it is split. hidden: of the outer one, if it is not
+    the model's."""
+    inner, outer = model.share(width, f"{prefix or 'MLP '}columns"), hidden or model.hidden
+    bias, gated = model.flag("mlp_bias") and not experts, model.is_gated
     return [
-        Layer(
-            f"{prefix}{'gate_up' if gated else 'up'}", (1 + gated) * inner, model.hidden, bias, False, experts, chosen
-        ),
-        Layer(f"{prefix}down", model.hidden, inner, bias and model.tp == 1, False, experts, chosen),
+        Layer(f"{prefix}{'gate_up' if gated else 'up'}", (1 + gated) * inner, outer, bias, False, experts, chosen),
+        Layer(f"{prefix}down", outer, inner, bias and model.tp == 1, False, experts, chosen),
     ]
 
 
 def _mixture(model: Model, experts: int) -> list[Layer]:
-    """The router, the shared experts, and the experts."""
-    width = model.number("moe_intermediate_size", model.number("intermediate_size", 0) or None)
+    """The router, the shared experts, the projections into a latent space and back, and the experts."""
+    width = model.first(names.INTERMEDIATE)
     layers = [Layer("router", experts, model.hidden, bias=model.model_type in _ROUTER_BIAS, plain=True)]
-    count = model.number("n_shared_experts", int(_DENSE_WIDTH in model.config))
-    shared = model.number("shared_expert_intermediate_size", count * width)
+    count = model.first(names.SHARED, int(_DENSE_WIDTH in model.config))
+    shared = model.first(names.SHARED_WIDTH, count * width)
     if shared:
         layers += _mlp(model, "shared_", shared)
-    return layers + _mlp(model, "expert_", width, experts, model.number("num_experts_per_tok"))
+    latent = model.number(names.LATENT, 0)
+    if latent:  # on every rank
+        layers += [Layer("latent_in", latent, model.hidden), Layer("latent_out", model.hidden, latent)]
+    return layers + _mlp(model, "expert_", width, experts, model.first(names.TOPK), latent)

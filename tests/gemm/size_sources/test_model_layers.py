@@ -105,6 +105,67 @@ def test_gpt_oss_has_biases_in_attention_and_router(tmp_path: Path) -> None:
     }
 
 
+def found_in(folder: Path, row: dict[str, object]) -> dict[str, tuple[int, int]]:
+    sizes = collect(written(folder, "config.json", json.dumps(row)), CollectOptions(m_values=(16,), moe=True))
+    return {name: (p.n, p.k) for p, origins in sizes.problems.items() for name in origins}
+
+
+HEADS = {"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}
+
+
+@pytest.mark.parametrize(
+    ("names", "shared"),
+    [
+        ({"num_experts": 64, "moe_topk": [8] * 32, "moe_intermediate_size": [768] * 32, "num_shared_expert": [1] * 32},
+         768),  # Hunyuan
+        ({"num_experts": 64, "num_experts_per_token": 8, "moe_intermediate_size": 768, "num_shared_experts": 2}, 1536),
+        ({"moe_num_experts": 64, "moe_k": 6, "moe_intermediate_size": 768, "moe_num_shared_experts": 2}, 1536),  # Ernie
+        ({"num_local_experts": 64, "num_experts_per_tok": 8, "n_shared_experts": 1, "shared_intermediate_size": 3072},
+         3072),  # MiniMax
+    ],
+)  # fmt: skip
+def test_shared_experts_are_found_by_all_their_names(names: dict[str, object], shared: int, tmp_path: Path) -> None:
+    row = {"model_type": "qwen3_moe", "hidden_size": 4096, "intermediate_size": 2048, **HEADS, **names}
+    found = found_in(tmp_path, row)
+    assert (found["router"], found["shared_down"]) == ((64, 4096), (4096, shared))
+    assert "gate_up" not in found
+
+
+@pytest.mark.parametrize(
+    ("said", "width"),
+    [
+        ({"first_k_dense_replace": 3}, 2048),
+        ({"moe_layer_start_index": 1}, 2048),  # Ernie 4.5
+        ({"moe_layers_enum": "3,4,5"}, 2048),  # Step 3.5
+        ({"enable_moe_block": True}, 2048),  # Gemma 4
+        ({"moe_layer_freq": [0, 1, 1], "dense_intermediate_size": 3072}, 3072),  # MiniMax M3
+        ({"moe_layer_freq": [1, 1]}, 0),
+        ({"moe_layer_freq": 1, "first_k_dense_replace": 0}, 0),
+    ],
+)
+def test_dense_layers_beside_experts_are_found(said: dict[str, object], width: int, tmp_path: Path) -> None:
+    row = {"model_type": "qwen3_moe", "hidden_size": 4096, "intermediate_size": 2048, **HEADS, "num_experts": 64,
+           "num_experts_per_tok": 8, "moe_intermediate_size": 768}  # fmt: skip
+    assert found_in(tmp_path, {**row, **said}).get("down") == ((4096, width) if width else None)
+
+
+def test_a_count_of_no_experts_is_a_dense_model(tmp_path: Path) -> None:
+    row = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 2048, **HEADS, "num_local_experts": 0}
+    assert "gate_up" in found_in(tmp_path, row) and "router" not in found_in(tmp_path, row)
+
+
+def test_nemotrons_shared_expert_has_no_gate_and_its_experts_a_space_of_their_own(tmp_path: Path) -> None:
+    row = {"model_type": "nemotron_h", "hidden_size": 4096, "intermediate_size": 2688, "moe_intermediate_size": 2688,
+           "moe_latent_size": 1024, "moe_shared_expert_intermediate_size": 5376, "n_routed_experts": 512,
+           "n_shared_experts": 1, "num_experts_per_tok": 22, "mlp_hidden_act": "relu2", **HEADS}  # fmt: skip
+    found = found_in(tmp_path, row)
+    assert (found["shared_up"], found["shared_down"]) == ((5376, 4096), (4096, 5376))
+    assert (found["latent_in"], found["latent_out"]) == ((1024, 4096), (4096, 1024))
+    path = written(tmp_path, "config.json", json.dumps(row))
+    (one, other) = (r.text for r in collect(path, CollectOptions(m_values=(16,))).remarks if not r.kept)
+    assert "expert_up, 512 experts of N 2688 and K 1024" in one and "N 1024 and K 2688" in other
+
+
 def config(tmp_path: Path, **changes: object) -> Path:
     values = {**json.loads((DATA / "llama_config.json").read_text()), **changes}
     return written(tmp_path, "config.json", json.dumps(values))
