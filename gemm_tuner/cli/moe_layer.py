@@ -6,8 +6,10 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from gemm_tuner.cli import options
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import SCALE_BLOCK
+from gemm_tuner.measure import device as devices
 from gemm_tuner.moe import model_config, problem
 from gemm_tuner.moe.model_config import Layer
 from gemm_tuner.moe.problem import MoeProblem
@@ -47,6 +49,27 @@ def layer_of(arguments: argparse.Namespace) -> Layer:
     changed = replace(base, out=arguments.out or base.out, activation=arguments.activation or base.activation,
                       bias=base.bias or arguments.bias)  # fmt: skip
     return typed(changed, arguments)
+
+
+def arch_of(arguments: argparse.Namespace) -> str:
+    """Of --arch, of the recording that is played back, or of this machine's GPUs; the default without any. Raises
+    UserError and EnvironmentFault."""
+    from gemm_tuner.measure import replay
+
+    if arguments.arch or arguments.cluster:
+        return arguments.arch or devices.DEFAULT_ARCH
+    is_replay = arguments.profiler == options.REPLAY
+    gpus = (replay.load(arguments.replay).machine if is_replay else devices.look()).gpus
+    return str(gpus[0]["arch"]) if gpus else devices.DEFAULT_ARCH
+
+
+def fp8_of(arguments: argparse.Namespace, *, matters: bool) -> str:
+    """The encoding of --fp8, or that of the GPU's architecture. matters: there are operands in fp8. Raises UserError
+    and EnvironmentFault."""
+    # To look at the GPUs takes seconds.
+    is_asked = matters and (AMD_DRIVER.exists() or arguments.profiler == options.REPLAY)
+    arch = arguments.arch or (arch_of(arguments) if is_asked and not arguments.fp8 else "")
+    return arguments.fp8 or ("fp8_e4m3_fnuz" if arch.startswith("gfx94") else "fp8_e4m3")
 
 
 def refuse_what_a_file_says(arguments: argparse.Namespace, *more: str) -> None:
@@ -114,11 +137,12 @@ def launched_in_triton(found: list[MoeProblem], arch: str | None) -> tuple[list[
     none is). arch: of --arch; without one that of a GPU here."""
     backend = "hip" if (arch.startswith("gfx") if arch else AMD_DRIVER.exists()) else "cuda"
     some = [one for one in found if one.server not in SERVERS or SERVERS[one.server].launches_it(one, backend)]
-    others = [str(one.M) for one in found if one not in some]
+    left_out = [one for one in found if one not in some]
+    others = [str(one.M) for one in left_out]
     if not some or not others:
         return found, ""
-    line = f"M of {', '.join(others)} left out: {found[0].server} multiplies so few rows by a kernel in CUDA, for which"
-    return some, f"{line} a file sets BLOCK_SIZE_M alone; --m has them nevertheless"
+    line = f"M of {', '.join(others)} left out: {left_out[0].server} multiplies so few rows by a kernel in CUDA,"
+    return some, f"{line} for which a file sets BLOCK_SIZE_M alone; --m has them nevertheless"
 
 
 def in_dense_types(layer: Layer, dtype: str, scaling: str) -> Layer:
@@ -143,6 +167,8 @@ def dense_types(arguments: argparse.Namespace) -> tuple[str, str]:
         return dtype, ""
     if dtype != "fp8_w8a8":
         return "", ""
+    if not (arguments.block_shape or arguments.per_channel) and model_config.read(arguments.source).dtype == dtype:
+        return "", ""  # with the scales that the model has, as ``typed`` leaves them to the experts
     if arguments.block_shape not in (None, (SCALE_BLOCK, SCALE_BLOCK)):
         shape = ",".join(map(str, arguments.block_shape))
         raise UserError(f"dense layers have no scales of blocks of {shape}", where="--dense",

@@ -243,7 +243,7 @@ def test_another_servers_kernel_is_told_apart(kernel: str, capsys: pytest.Captur
 def test_fp8_is_in_the_encoding_of_the_gpu_that_is_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without AMD's driver nothing is looked at, which takes seconds."""
     words = (*FLAGS, "--m", "16", "--dtype", "fp8_w8a8", "--dry_run")
-    monkeypatch.setattr(moe.devices, "look", lambda: Machine(({"id": 0, "arch": "gfx942"},), {}, ""))
+    monkeypatch.setattr(moe_layer.devices, "look", lambda: Machine(({"id": 0, "arch": "gfx942"},), {}, ""))
     monkeypatch.setattr(moe_layer, "AMD_DRIVER", tmp_path / "kfd")
     assert asked(*words)[0].fp8 == "fp8_e4m3"
     (tmp_path / "kfd").touch()
@@ -274,6 +274,14 @@ def test_numbers_of_tokens_that_another_kernel_serves_are_left_out_of_the_grid(
         assert run == expected
         told = capsys.readouterr().err
         assert (", ".join(map(str, few)) in told) == (len(expected) not in (2, len(GRID)))
+
+
+def test_of_two_servers_that_is_named_which_has_the_kernel_in_cuda() -> None:
+    (few, many) = asked(*FLAGS, "--dtype", "int4_w4a16", "--group_size", "32", "--m", "1,4096", "--dry_run")
+    found = [replace(one, server=server) for server in ("sglang", "vllm") for one in (few, many)]
+    some, line = moe_layer.launched_in_triton(found, "sm_90")
+    assert [(one.server, one.M) for one in some] == [("sglang", 1), ("sglang", 4096), ("vllm", 4096)]
+    assert "M of 1 left out: vllm " in line
 
 
 def test_recorded_routing_is_read_as_data(kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,6 +124,21 @@ def test_types_that_are_asked_for_are_of_dense_layers_and_experts(
     assert (layer.dtype, layer.scaling, qkv.scaling) == expected
 
 
+def test_dense_layers_and_experts_have_the_scales_and_the_encoding_in_common(config: Path, tmp_path: Path) -> None:
+    """Those of the model where a flag says its type alone, and those of a flag that says scales alone."""
+    words = ["--from", str(config), "--m", "64", "--dense", "--dtype", "fp8_w8a8", "--arch", "gfx942"]
+    by_flags = commands.build_parser("moe").parse(words)
+    sizes = tmp_path / "sizes.yaml"
+    scaling = ["--scaling", "row_col", "--fp8", "fp8_e4m3_fnuz"]
+    assert main.main(["sizes", "--from", str(config), "--m", "64", "--moe", *scaling, "-o", str(sizes)]) == 0
+    by_file = commands.build_parser("moe").parse(["--from", str(sizes)])
+    for parsed, expected in ((by_flags, ("block", "block")), (by_file, ("channel", "row_col"))):
+        (layer,) = moe.problems(parsed)
+        (qkv, *_) = (one.problem for one in moe.dense_sizes(parsed) if isinstance(one.problem, GemmProblem))
+        assert (layer.scaling, qkv.scaling) == expected
+        assert layer.fp8 == qkv.dtype_a == "fp8_e4m3_fnuz"
+
+
 def test_where_dense_layers_cannot_be_tuned_experts_can(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     awq = {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True}
     config.write_text(json.dumps({**json.loads(config.read_text()), "quantization_config": awq}))

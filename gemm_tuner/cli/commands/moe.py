@@ -24,7 +24,6 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.size_sources import collect
 from gemm_tuner.gemm.size_sources.found import CollectOptions
-from gemm_tuner.measure import device as devices
 from gemm_tuner.moe import kernel_source, problem, tuned_file
 from gemm_tuner.moe.cute import CUTE
 from gemm_tuner.moe.model_config import Layer
@@ -186,8 +185,8 @@ def dense_sizes(arguments: argparse.Namespace) -> tuple[SizeEntry, ...]:
     if arguments.source is None:
         raise UserError("needs a model's layers", where="--dense", accepted="--from config.json")
     dtype, scaling = dense_types(arguments)
-    options = CollectOptions(m_values=arguments.m or GRID, tp=arguments.tp or 1, fp8=arguments.fp8 or "",
-                             dtype=dtype, scaling=scaling, moe=True)  # fmt: skip
+    options = CollectOptions(m_values=arguments.m or GRID, tp=arguments.tp or 1, dtype=dtype, scaling=scaling,
+                             fp8=moe_layer.fp8_of(arguments, matters=True), moe=True)  # fmt: skip
     return tuple(map(SizeEntry, collect.collect(arguments.source, options, "huggingface").problems))
 
 
@@ -226,20 +225,8 @@ def current(arguments: argparse.Namespace, found: list[MoeProblem]) -> dict[Prob
     of_files = [one for one in found if one.server in by_server]
     # Only there it matters, and to look at the GPUs takes seconds.
     by_tma = any(SERVERS[one.server].has_tma(one, "cuda") for one in of_files)
-    arch = arch_of(arguments) if by_tma else ""
+    arch = moe_layer.arch_of(arguments) if by_tma else ""
     return {one: tuned_file.config_at(by_server[one.server], one, arch) for one in of_files}
-
-
-def arch_of(arguments: argparse.Namespace) -> str:
-    """Of --arch, of the recording that is played back, or of this machine's GPUs; the default without any. Raises
-    UserError and EnvironmentFault."""
-    from gemm_tuner.measure import replay
-
-    if arguments.arch or arguments.cluster:
-        return arguments.arch or devices.DEFAULT_ARCH
-    is_replay = arguments.profiler == options.REPLAY
-    gpus = (replay.load(arguments.replay).machine if is_replay else devices.look()).gpus
-    return str(gpus[0]["arch"]) if gpus else devices.DEFAULT_ARCH
 
 
 def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
@@ -281,10 +268,7 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
 def layers(layer: Layer, arguments: argparse.Namespace, drawn: dict[str, Any]) -> list[MoeProblem]:
     """A layer at each number of tokens. Raises UserError."""
     tokens_of_calls = arguments.m or GRID
-    # Only there it matters, and to look at the GPUs takes seconds.
-    is_asked = layer.dtype == "fp8_w8a8" and (moe_layer.AMD_DRIVER.exists() or arguments.profiler == options.REPLAY)
-    arch = arguments.arch or (arch_of(arguments) if is_asked and not arguments.fp8 else "")
-    fp8 = arguments.fp8 or ("fp8_e4m3_fnuz" if arch.startswith("gfx94") else "fp8_e4m3")
+    fp8 = moe_layer.fp8_of(arguments, matters=layer.dtype == "fp8_w8a8")
     one = MoeProblem(
         NAME, 1, layer.E, layer.N, layer.K, layer.topk, layer.dtype, layer.out, layer.scaling, layer.block_shape,
         layer.activation, layer.bias, fp8, zero_points=layer.zero_points, global_E=arguments.global_experts or 0,
