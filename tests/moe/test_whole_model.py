@@ -177,6 +177,19 @@ def test_a_results_file_holds_both_and_each_server_gets_its_own(tmp_path: Path) 
     assert files(tmp_path / "dense") == files(GOLDEN / "vllm" / "h20") != {}
 
 
+def test_a_module_has_the_gemms_of_a_whole_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layers = quick_yaml.load((MOE / "h200.yaml").read_text())
+    dense = quick_yaml.load((ROOT / "results" / "tuned" / "nvidia_h200_fp8_block.yaml").read_text())["configs"][:2]
+    lines = []
+    for rows in (dense, [*layers["configs"], *dense]):
+        path, out = tmp_path / f"{len(rows)}.yaml", tmp_path / str(len(rows))
+        path.write_text(quick_yaml.dump({**layers, "configs": rows, "without_config": []}))
+        assert export(path, "--to", "module", "-o", out) == 0
+        lines.append({line for line in (out / "tuned_gemm.py").read_text().splitlines() if "gemm_" in line})
+    assert "kind moe" in capsys.readouterr().err
+    assert lines[0] and all("custom_op" in line for line in lines[0] - lines[1])  # whose name has the text's hash
+
+
 def test_the_results_of_a_whole_model_are_updated(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -199,7 +199,7 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
         print_line(shown.log, line)
     for problem, text in made.remarks:
         print_line(shown.log, f"{problem.key}: {text}")
-    missing = [one.size for one in made.left_out]
+    missing = [one.size for one in made.left_out if not one.served]
     if arguments.json:
         document = {
             "consumer": MODULE,

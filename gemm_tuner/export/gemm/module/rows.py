@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export.gemm.module.objects import Object
 from gemm_tuner.export.gemm.rows import gemm_of, tile_of
-from gemm_tuner.export.offers import LeftOut, known_wrong, remark
+from gemm_tuner.export.offers import LeftOut, elsewhere, known_wrong, remark
 from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.families.family import family_of, known_families
@@ -85,12 +85,17 @@ def with_bias_toggled(epilogue: str) -> str:
 def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftOut, ...]]:
     """(rows of the module, each size once; all others, with the reason).
 
-    Rows that ``trust`` does not accept and sizes without a configuration are left out. Rows of a winner in CuTe DSL get
-    their substitute.
+    Rows that ``trust`` does not accept, sizes without a configuration and, beside GEMMs, rows of another kind are left
+    out. Rows of a winner in CuTe DSL get their substitute. Raises UserError for a file without a GEMM.
     """
     tuned: dict[GemmProblem, Tuned] = {}
-    left_out = [LeftOut(problem.key, "", f"was not tuned: {reason}") for problem, reason in found.without_config]
-    for row in found.rows:
+    mine = [row for row in found.rows if row.problem.kind == GemmProblem.kind]
+    left_out = [
+        LeftOut(problem.key, "", f"was not tuned: {reason}", served=problem.kind != GemmProblem.kind)
+        for problem, reason in found.without_config
+    ]
+    left_out += [elsewhere(row) for row in found.rows if mine and row.problem.kind != GemmProblem.kind]
+    for row in mine or found.rows:
         source = found.source_of(row)
         reason = known_wrong(row) or trust.fault(row.verified, source)
         if not reason and row.config is not None and is_optional(row):
