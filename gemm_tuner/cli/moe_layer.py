@@ -142,7 +142,7 @@ def launched_in_triton(found: list[MoeProblem], arch: str | None) -> tuple[list[
     if not some or not others:
         return found, ""
     line = f"M of {', '.join(others)} left out: {left_out[0].server} multiplies so few rows by a kernel in CUDA,"
-    return some, f"{line} for which a file sets BLOCK_SIZE_M alone; --m has them nevertheless"
+    return some, f"{line} for which a file sets BLOCK_SIZE_M alone"
 
 
 def in_dense_types(layer: Layer, dtype: str, scaling: str) -> Layer:

@@ -65,7 +65,9 @@ class MoeFiles(Consumer, Served):
         return family_fault(config, self.server)
 
     def untold(self, problem: MoeProblem) -> str:
-        return f"K={problem.K} top {problem.topk}"
+        size = f" of {problem.block_shape[1]}" if problem.grouped else ""
+        scales = "" if problem.scaling in ("none", "block") else f", a scale a {problem.scaling}{size}"
+        return f"K={problem.K} top {problem.topk}{scales}"
 
     def key(self, problem: MoeProblem) -> str:
         return str(problem.M)

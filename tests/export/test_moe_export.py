@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,34 @@ def test_a_file_of_another_layer_of_its_name_stays(
     assert export(other, "--to", to, "-o", tmp_path / "alone") == 0
     assert files(tmp_path / "out") == files(tmp_path / "alone") != before
     assert export(first, "--to", to, "-o", tmp_path / "out") == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"dtype": "fp8_w8a8", "scaling": "tensor"}, {"dtype": "fp8_w8a8", "scaling": "channel"}),
+        ({"dtype": "int8_w8a16", "scaling": "channel"},
+         {"dtype": "int8_w8a16", "scaling": "group", "block_shape": [0, 64]}),
+        ({"dtype": "int4_w4a16", "scaling": "group", "block_shape": [0, 32]},
+         {"dtype": "int4_w4a16", "scaling": "group", "block_shape": [0, 64]}),
+    ],
+)  # fmt: skip
+def test_a_file_of_other_scales_stays(
+    one: dict[str, Any], other: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """vLLM's names tell blocks alone; integers in groups have another kernel, whose entries have a key more."""
+
+    def scaled(found: list[dict[str, Any]], of: dict[str, Any]) -> list[dict[str, Any]]:
+        some = [row for row in found if row["server"] == "vllm" and row["E"] == 128 and row["verified"] is True]
+        return [deepcopy({**row, "out": "bf16", "block_shape": [0, 0], **of}) for row in some]
+
+    exported = []
+    for of in (one, other):
+        path = tmp_path / f"{len(exported)}.yaml"
+        results = edited(H200, path, configs=partial(scaled, of=of), without_config=lambda _: [])
+        exported.append(export(results, "--to", "vllm-moe", "-o", tmp_path / "out"))
+    assert exported == [0, 1]
+    assert "--overwrite" in capsys.readouterr().err
 
 
 def test_other_consumers_refuse_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
