@@ -145,6 +145,16 @@ def launched_in_triton(found: list[MoeProblem], arch: str | None) -> tuple[list[
     return some, f"{line} for which a file sets BLOCK_SIZE_M alone"
 
 
+def with_shared_experts(found: list[MoeProblem], arguments: argparse.Namespace) -> str:
+    """A line about the layer that SGLang makes of a model's experts and shared experts; "" where it makes none."""
+    if arguments.source is None or "E" in arguments.given or all(one.server != "sglang" for one in found):
+        return ""
+    shared = model_config.shared_experts(arguments.source)
+    E, topk = found[0].E + shared, found[0].topk + shared
+    line = f"of some models sglang puts the shared experts, here {shared}, into this layer, and then reads a file of"
+    return f"{line} E={E}: --E {E} --topk {topk} tunes that" if shared else ""
+
+
 def in_dense_types(layer: Layer, dtype: str, scaling: str) -> Layer:
     """The layer in the types that ``sizes`` gives to dense layers. dtype: of A and B; fp8 names one of e4m3. Raises
     UserError for types that no server's fused MoE kernel has."""

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.gemm.size_sources.expert_names import ACTIVATION, EXPERTS, INTERMEDIATE, LATENT, TOPK, WITHOUT_GATE
+from gemm_tuner.gemm.size_sources.expert_names import (
+    ACTIVATION,
+    EXPERTS,
+    INTERMEDIATE,
+    LATENT,
+    SHARED,
+    TOPK,
+    WITHOUT_GATE,
+)
 from gemm_tuner.moe.problem import ACTIVATIONS, MAX_DIMENSION, NO_GATE
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
@@ -21,7 +29,7 @@ DTYPE = ("torch_dtype", "dtype")
 QUANTISATION = ("quantization_config", "compression_config")
 # A clamp of gate and up: gpt-oss', whose columns are interleaved and whose experts have biases, or with shared experts
 # that of DeepSeek-V4's silu.
-CLAMP, SHARED = "swiglu_limit", "n_shared_experts"
+CLAMP = "swiglu_limit"
 BIAS = ("moe_bias", "expert_bias", "mlp_bias")
 # The type of experts where it is not that of the other quantised layers, as fp4 of DeepSeek-V4; beside these or inside.
 OF_EXPERTS = ("expert_dtype",)
@@ -51,9 +59,14 @@ class Layer:
     zero_points: bool = False
 
 
-def read(path: Path) -> Layer:
-    """The MoE layer of a config.json; of several, as of models that also speak, the one with the most weights. Raises
-    UserError for a file without experts, or with missing sizes."""
+def shared_experts(path: Path) -> int:
+    """The number of experts of the layer that ``read`` takes that all tokens pass through. Raises UserError."""
+    return _whole(_first(_mappings(path), SHARED))
+
+
+def _mappings(path: Path) -> tuple[Mapping[str, Any], ...]:
+    """The mapping of a config.json with the layer's experts, with those around it, outermost first; of several, as of
+    models that also speak, that of the most weights. Raises UserError for a file without experts."""
     whole, where = load_json(path, "model's config"), printable(path)
     if not isinstance(whole, dict):
         raise UserError("is no model's config", where=where, accepted="a JSON mapping")
@@ -61,12 +74,18 @@ def read(path: Path) -> Layer:
     if chain is None:
         accepted = f"a config.json with one of {', '.join(EXPERTS)}"
         raise UserError("has no experts", where=where, accepted=accepted, hint="dense layers: the subcommand sizes")
+    return chain
+
+
+def read(path: Path) -> Layer:
+    """The MoE layer of a config.json. Raises UserError for a file without experts, or with missing sizes."""
+    chain, where = _mappings(path), printable(path)
     out = str(_first(chain, DTYPE) or "bfloat16").removeprefix("torch.")
     if out not in _TORCH:
         raise UserError(f"the type is {show(out)}", where=where, accepted=", ".join(_TORCH), hint=OTHER_WAY)
     without_gate = _first(chain, ACTIVATION) is None and _first(chain, (WITHOUT_GATE,))
     named = f"{without_gate}{NO_GATE}" if without_gate else str(_first(chain, ACTIVATION) or "silu")
-    in_pairs = _first(chain, (CLAMP,)) is not None and not _first(chain, (SHARED,))
+    in_pairs = _first(chain, (CLAMP,)) is not None and not _first(chain, SHARED)
     activation = "swigluoai" if in_pairs else _ACTIVATIONS.get(named, named)
     if activation not in ACTIVATIONS:
         raise UserError(f"the activation is {show(named)}", where=where, accepted=", ".join(ACTIVATIONS),

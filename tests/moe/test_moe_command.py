@@ -284,6 +284,22 @@ def test_of_two_servers_that_is_named_which_has_the_kernel_in_cuda() -> None:
     assert "M of 1 left out: vllm " in line
 
 
+def test_sglangs_file_of_a_layer_with_its_shared_expert_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of DeepSeek-V3 it asks for 257 experts, unless it is told not to."""
+    monkeypatch.setattr(main, "run", lambda *_: 0)
+    for server, model, more, is_said in (
+        ("sglang", "deepseek_v3", (), True),
+        ("vllm", "deepseek_v3", (), False),
+        ("sglang", "deepseek_v3", ("--E", "257", "--topk", "9"), False),
+        ("sglang", "qwen3_235b_a22b", (), False),
+    ):
+        words = ["moe", "--from", str(DATA / f"{model}.json"), "--serve", server, "--m", "64", "--dry_run", *more]
+        assert main.main(words) == 0
+        assert ("--E 257 --topk 9" in capsys.readouterr().err) == is_said
+
+
 def test_recorded_routing_is_read_as_data(kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, array, what in (
         ("ids", np.zeros((4, 2), dtype=np.int64), ""),

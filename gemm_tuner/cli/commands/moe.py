@@ -126,10 +126,14 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     if moe_results.is_asked(arguments):
         return moe_results.run_again(arguments, shown)
     dense, found = dense_sizes(arguments), problems(arguments)
-    if arguments.m is None and not is_size_file(arguments.source):
-        found, left_out = moe_layer.launched_in_triton(found, arguments.arch)
-        if left_out:
-            print_line(shown.log, left_out)
+    lines = []
+    if not is_size_file(arguments.source):
+        lines.append(moe_layer.with_shared_experts(found, arguments))
+        if arguments.m is None:
+            found, left_out = moe_layer.launched_in_triton(found, arguments.arch)
+            lines.append(left_out)
+    for line in filter(None, lines):
+        print_line(shown.log, line)
     older = current(arguments, found)
     moe_layer.forget_servers(arguments)
     statuses = []
