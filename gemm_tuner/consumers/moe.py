@@ -50,6 +50,7 @@ class MoeFiles(Consumer, Served):
     grid = tuple((str(m), m) for m in GRID)
     server: str
     folder: PurePosixPath
+    separator: str  # of rows and columns of a block, in file names
 
     def problem_fault(self, problem: MoeProblem, arch: str) -> str:
         return ""
@@ -108,10 +109,10 @@ class MoeFiles(Consumer, Served):
     def device_name(self, name: str) -> str:
         """A device's name as in the server's file names."""
 
-    def file_name(self, problem: MoeProblem, target: ExportTarget, block_separator: str) -> str:
+    def file_name(self, problem: MoeProblem, target: ExportTarget) -> str:
         device = file_safe(self.device_name(target.device), "give the name that the server sees by --device_name")
         dtype = "" if problem.dtype in SIXTEEN_BIT else f",dtype={problem.dtype}"
-        block = block_separator.join(map(str, problem.block_shape))
+        block = self.separator.join(map(str, problem.block_shape))
         blocks = f",block_shape=[{block}]" if problem.scaling == "block" else ""
         return f"E={problem.E},N={self.columns(problem)},device_name={device}{dtype}{blocks}"
 
@@ -123,15 +124,18 @@ class MoeFiles(Consumer, Served):
         """Whether file names tell a scale per channel from one per tensor."""
         return False
 
-    def found(self, paths: Iterable[Path], spelling: str) -> tuple[list[SizeFile], list[str]]:
-        """(files that the server may look up, remarks about the others). spelling: the separator in block_shape."""
+    def spells(self, file: str) -> bool:
+        """Whether a file's name has block_shape as the server writes it, or has none."""
+        return "block_shape" not in file or bool(re.search(rf"\[\d+{self.separator}\d+\]", file))
+
+    def found(self, paths: Iterable[Path]) -> tuple[list[SizeFile], list[str]]:
+        """(files that the server may look up, remarks about the others)."""
         files, remarks = [], []
         for path in paths:
             named = FileName.of(path.name)
             if named is None and not path.name.startswith("E="):
                 continue
-            spelt = "block_shape" not in path.name or re.search(rf"\[\d+{spelling}\d+\]", path.name)
-            if named is None or not spelt or self.device_name(named.device) != named.device:
+            if named is None or not self.spells(path.name) or self.device_name(named.device) != named.device:
                 remarks.append(f"{path.name}: {self.name} never asks for a file of this name")
             else:
                 label = path.stem.replace("device_name=", "").replace("dtype=", "")
@@ -142,7 +146,7 @@ class MoeFiles(Consumer, Served):
 class VllmMoe(MoeFiles):
     """Follows get_moe_configs of vLLM's fused_moe; $VLLM_TUNED_CONFIG_FOLDER comes before vLLM's own folder."""
 
-    name, server = "vllm-moe", "vllm"
+    name, server, separator = "vllm-moe", "vllm", ","
     folder = PurePosixPath("vllm/model_executor/layers/fused_moe/configs")
     takes = "fused MoE layers that were tuned in vLLM's kernel"
 
@@ -158,7 +162,7 @@ class VllmMoe(MoeFiles):
         return next((f"NVIDIA_{one}" for one in FAMILIES_OF_ONE_NAME if one in spelt.split("_")), spelt)
 
     def places(self, problem: MoeProblem, target: ExportTarget) -> tuple[PurePosixPath, ...]:
-        return (self.folder / f"{self.file_name(problem, target, ',')}.json",)
+        return (self.folder / f"{self.file_name(problem, target)}.json",)
 
     def text(self, body: Body, target: ExportTarget) -> str:
         version = {tuned_file.VERSION_KEY: target.triton} if target.triton else {}
@@ -166,14 +170,14 @@ class VllmMoe(MoeFiles):
 
     def files(self, root: Path) -> tuple[list[SizeFile], list[str]]:
         base = root / self.folder if (root / self.folder).is_dir() else root
-        return self.found(sorted(base.glob("E=*.json")), ",")
+        return self.found(sorted(base.glob("E=*.json")))
 
 
 class SglangMoe(MoeFiles):
     """Follows get_moe_configs of SGLang's fused_moe_triton_config: it searches the folder of the installed Triton
     version first, then the newest one."""
 
-    name, server = "sglang-moe", "sglang"
+    name, server, separator = "sglang-moe", "sglang", ", "
     takes = "fused MoE layers that were tuned in SGLang's kernel"
     folders = (
         PurePosixPath("sglang/srt/layers/moe/moe_runner/triton_utils/configs"),
@@ -194,7 +198,7 @@ class SglangMoe(MoeFiles):
             raise UserError(what, accepted="a version such as 3.6.0")
         version = f"triton_{target.triton.replace('.', '_')}"
         channel = ",per_channel_quant=True" if self.says_channels(problem) else ""
-        name = self.file_name(problem, target, ", ") + channel
+        name = self.file_name(problem, target) + channel
         there = [folder for folder in self.folders if (target.root / folder).is_dir()]
         names = [f"{name}{suffix}.json" for suffix in self.suffixes]
         return tuple(folder / version / one for folder in there or self.folders[:1] for one in names)
@@ -208,7 +212,7 @@ class SglangMoe(MoeFiles):
     def files(self, root: Path) -> tuple[list[SizeFile], list[str]]:
         base = next((root / folder for folder in self.folders if (root / folder).is_dir()), root)
         versions = sorted(base.glob("triton_*"), key=lambda path: [*map(int, re.findall(r"\d+", path.name))])
-        files, remarks = self.found([path for one in versions[-1:] for path in sorted(one.glob("*.json"))], ", ")
+        files, remarks = self.found([path for one in versions[-1:] for path in sorted(one.glob("*.json"))])
         older = [path for one in versions[:-1] for path in one.glob("E=*.json")]
         return files, remarks + ([f"{len(older)} files of older Triton versions"] if older else [])
 
@@ -235,6 +239,9 @@ def fault_of_name(file: str, problem: MoeProblem) -> str:
         "down": "_down",
     }
     wrong = [what for part, what in parts.items() if getattr(named, part) != getattr(asked, part)]
+    wrong += (
+        [] if files.spells(file) else [f"block_shape, of which {files.server} writes [{files.separator.join('NK')}]"]
+    )
     return f"is another file than this layer's by its name: {', '.join(wrong)}" if wrong else ""
 
 

@@ -384,6 +384,15 @@ def test_sglangs_file_names_tell_scales_per_channel_and_the_down_gemm(kernel: st
     assert fault_of_name(f"{stem}.json", asked(*fp8, "--per_channel")[0]) == ""
 
 
+def test_a_tuned_file_of_the_other_server_is_refused_where_its_name_tells() -> None:
+    """By the space in block_shape; of two servers --current is given twice, in their order."""
+    (layer,) = asked("--E", "8", "--N", "128", "--K", "128", "--topk", "2", "--block_shape", "64,64", "--m", "16")
+    stem = "E=8,N=128,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape="
+    for server, own, other in (("vllm", "[64,64]", "[64, 64]"), ("sglang", "[64, 64]", "[64,64]")):
+        assert fault_of_name(f"{stem}{own}.json", replace(layer, server=server)) == ""
+        assert "block_shape" in fault_of_name(f"{stem}{other}.json", replace(layer, server=server))
+
+
 GROUPS = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
 ZEROS = {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True}
 
