@@ -8,9 +8,11 @@ from pathlib import Path
 
 from gemm_tuner.cli import options
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.gemm.problem import SCALE_BLOCK
+from gemm_tuner.gemm.families.family import known_families
+from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 from gemm_tuner.measure import device as devices
 from gemm_tuner.moe import model_config, problem
+from gemm_tuner.moe.launchers import BY_FAMILY
 from gemm_tuner.moe.model_config import Layer
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import SERVERS
@@ -70,6 +72,19 @@ def fp8_of(arguments: argparse.Namespace, *, matters: bool) -> str:
     is_asked = matters and (AMD_DRIVER.exists() or arguments.profiler == options.REPLAY)
     arch = arguments.arch or (arch_of(arguments) if is_asked and not arguments.fp8 else "")
     return arguments.fp8 or ("fp8_e4m3_fnuz" if arch.startswith("gfx94") else "fp8_e4m3")
+
+
+def families_by_kind(families: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(families of GEMMs, families of fused layers) out of --families; without one of a kind it keeps all of its."""
+    of_layers = tuple(name for name in families if name in BY_FAMILY)
+    return tuple(name for name in families if name not in of_layers), of_layers
+
+
+def kind_of_config(text: str | None) -> str:
+    """The kind of problem that a configuration's name is of; "" for other texts, such as FIELD=VALUE."""
+    kinds = ((MoeProblem.kind, BY_FAMILY), (GemmProblem.kind, known_families()))
+    named = (kind for kind, families in kinds for one in families if text is not None and text.startswith(f"{one}_"))
+    return next(named, "")
 
 
 def refuse_what_a_file_says(arguments: argparse.Namespace, *more: str) -> None:

@@ -72,6 +72,40 @@ def test_one_command_shows_both(config: Path, capsys: pytest.CaptureFixture[str]
     assert "scale_block" not in capsys.readouterr().out
 
 
+def test_families_of_a_kind_leave_the_other_kind_its_own(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run: list[tuple[str, tuple[str, ...]]] = []
+    monkeypatch.setattr(
+        main, "run", lambda flags, _, entries, *__: run.append((entries[0].problem.kind, flags.families)) or 0
+    )
+    words = ["moe", "--from", str(config), "--dense", "--m", "64", "--serve", "vllm", "--dry_run", "--families"]
+    for families, of_gemms, of_layers in (
+        ("gemm_tile", ("gemm_tile",), ()),
+        ("vllm_moe", (), ("vllm_moe",)),
+        ("gemm_tile,vllm_moe,own_moe", ("gemm_tile",), ("vllm_moe", "own_moe")),
+        ("no_such_family,vllm_moe", ("no_such_family",), ("vllm_moe",)),  # which the first run refuses
+    ):
+        run.clear()
+        assert main.main([*words, families]) == 0
+        assert run == [("gemm", of_gemms), ("moe", of_layers)]
+
+
+def test_a_configuration_is_explained_for_the_sizes_of_its_kind(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["moe", "--from", str(config), "--dense", "--m", "64", "--arch", "sm_90", "--explain"]
+    of_layer = "own_moe_BLOCK_SIZE_M64_BLOCK_SIZE_N64_BLOCK_SIZE_K64_GROUP_SIZE_M1_num_warps4_num_stages2"
+    for name, has, has_not in (
+        (f"{of_layer}_PROGRAMS_PER_SM0_SWAP_AB0_W_BY_TMA0", "moe_own", "scale_block"),
+        ("gemm_tile_BM64_BN64_BK64_GM1_SK1_W4_S2", "scale_block", "moe_own"),
+    ):
+        assert main.main([*words, name]) == 0
+        told = capsys.readouterr().out
+        assert has in told and has_not not in told
+    assert main.main([*words, "BLOCK_SIZE_M=64"]) == 0
+    told = capsys.readouterr().out
+    assert "scale_block" in told and "moe_own" in told
+
+
 def test_what_the_size_file_says_is_not_said_again(config: Path, tmp_path: Path) -> None:
     sizes = tmp_path / "sizes.yaml"
     main.main(["sizes", "--from", str(config), "--m", "1", "-o", str(sizes)])

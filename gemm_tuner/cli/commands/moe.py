@@ -136,12 +136,15 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         print_line(shown.log, line)
     older = current(arguments, found)
     moe_layer.forget_servers(arguments)
-    statuses = []
-    if dense:
+    statuses, kind = [], moe_layer.kind_of_config(arguments.explain)
+    if dense and kind != MoeProblem.kind:
         scaled = any(isinstance(one.problem, GemmProblem) and one.problem.scaling == "block" for one in dense)
         served = [name for name in dict.fromkeys(one.server for one in found) if name in SERVED_GEMMS]
-        of_dense = argparse.Namespace(**{**vars(arguments), "serve": served if scaled else []})
-        statuses.append(run(of_dense, shown, dense))
+        families, arguments.families = moe_layer.families_by_kind(arguments.families)
+        changed = {"serve": served if scaled else [], "families": families}
+        statuses.append(run(argparse.Namespace(**{**vars(arguments), **changed}), shown, dense))
+        if kind == GemmProblem.kind:
+            return max(statuses)
     statuses.append(run(arguments, shown, tuple(map(SizeEntry, found)), older))
     if not arguments.no_whole_calls:
         time_whole_calls(arguments, shown, found, older)
