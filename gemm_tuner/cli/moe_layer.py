@@ -45,7 +45,8 @@ def layer_of(arguments: argparse.Namespace) -> Layer:
             **given, dtype="bf16", out="bf16", scaling="none", block_shape=(0, 0), activation="silu", bias=False
         )
     else:
-        whole = model_config.read(arguments.source)
+        is_typed = bool(arguments.dtype or arguments.block_shape or arguments.per_channel)
+        whole = model_config.read(arguments.source, activation=arguments.activation or "", is_typed=is_typed)
         base = model_config.share(whole, arguments.tp or 1, experts=arguments.enable_expert_parallel)
         base = replace(base, **given)
     changed = replace(base, out=arguments.out or base.out, activation=arguments.activation or base.activation,
@@ -192,7 +193,8 @@ def dense_types(arguments: argparse.Namespace) -> tuple[str, str]:
         return dtype, ""
     if dtype != "fp8_w8a8":
         return "", ""
-    if not (arguments.block_shape or arguments.per_channel) and model_config.read(arguments.source).dtype == dtype:
+    of_model = model_config.read(arguments.source, activation=arguments.activation or "", is_typed=True)
+    if not (arguments.block_shape or arguments.per_channel) and of_model.dtype == dtype:
         return "", ""  # with the scales that the model has, as ``typed`` leaves them to the experts
     if arguments.block_shape not in (None, (SCALE_BLOCK, SCALE_BLOCK)):
         shape = ",".join(map(str, arguments.block_shape))

@@ -77,19 +77,22 @@ def _mappings(path: Path) -> tuple[Mapping[str, Any], ...]:
     return chain
 
 
-def read(path: Path) -> Layer:
-    """The MoE layer of a config.json. Raises UserError for a file without experts, or with missing sizes."""
+def read(path: Path, *, activation: str = "", is_typed: bool = False) -> Layer:
+    """The MoE layer of a config.json. activation: in place of the file's. is_typed: another type will replace one that
+    the file says and that is none of experts. Raises UserError for a file without experts, or with missing sizes."""
     chain, where = _mappings(path), printable(path)
     out = str(_first(chain, DTYPE) or "bfloat16").removeprefix("torch.")
+    if out not in _TORCH and is_typed:
+        out = "bfloat16"
     if out not in _TORCH:
         raise UserError(f"the type is {show(out)}", where=where, accepted=", ".join(_TORCH), hint=OTHER_WAY)
     without_gate = _first(chain, ACTIVATION) is None and _first(chain, (WITHOUT_GATE,))
     named = f"{without_gate}{NO_GATE}" if without_gate else str(_first(chain, ACTIVATION) or "silu")
     in_pairs = _first(chain, (CLAMP,)) is not None and not _first(chain, SHARED)
-    activation = "swigluoai" if in_pairs else _ACTIVATIONS.get(named, named)
+    activation = activation or ("swigluoai" if in_pairs else _ACTIVATIONS.get(named, named))
     if activation not in ACTIVATIONS:
         raise UserError(f"the activation is {show(named)}", where=where, accepted=", ".join(ACTIVATIONS),
-                        hint="--activation names the one that it stands for")  # fmt: skip
+                        hint="moe --activation names the one that it stands for")  # fmt: skip
     bias = _first(chain, BIAS)
     layer = Layer(
         E=_number(chain, EXPERTS, where),

@@ -397,6 +397,22 @@ GROUPS = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
 ZEROS = {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True}
 
 
+def test_flags_replace_what_a_config_says_and_no_kernel_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the errors say."""
+    of_model = json.loads((DATA / "mixtral_8x7b.json").read_text())
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**of_model, "hidden_act": "sine", "torch_dtype": "float32"}))
+    source, activation = ("--from", str(path), "--m", "64", "--dry_run"), ("--activation", "gelu")
+    for words, what in (((), "--dtype"), (("--dtype", "bf16"), "--activation"), (activation, "--dtype")):
+        status, text = told(capsys, *source, *words)
+        assert status == 2 and what in text
+    for dtype in ("bf16", "fp8_w8a8"):
+        (one,) = asked(*source, *activation, "--dtype", dtype)
+        assert (one.activation, one.dtype, one.out) == ("gelu", dtype, "bf16")
+    path.write_text(json.dumps({**of_model, "torch_dtype": "float32"}))
+    assert main.main(["sizes", "--from", str(path), "--moe", "--dtype", "bf16", "--m", "64"]) == 0
+
+
 @pytest.mark.parametrize(
     ("quantised", "words", "expected"),
     [

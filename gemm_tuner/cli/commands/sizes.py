@@ -109,7 +109,8 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 def moe_layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """The rows of a model's MoE layer, one a number of tokens. Raises UserError for a model without MoE layers."""
-    layer = model_config.share(model_config.read(arguments.source), arguments.tp, experts=False)
+    layer = model_config.read(arguments.source, is_typed=bool(arguments.dtype))
+    layer = model_config.share(layer, arguments.tp, experts=False)
     if arguments.dtype or (arguments.scaling and layer.dtype == "fp8_w8a8"):
         layer = in_dense_types(layer, arguments.dtype or "fp8", arguments.scaling or "none")
     if not layer.dtype:
