@@ -54,11 +54,7 @@ def sheet_of(timings: Iterable[Timing], *, so_far: bool = False) -> Sheet:
     Finalists that failed in any process, or have no time in a publishing process (and so no time to report), and
     processes without finalists are left out.
     """
-    timings = [replace(t, samples_us=samples_of(t)) for t in timings]
-    out = {t.name for t in timings if t.status not in (Status.OK, Status.MISSING_IN_TRACE)}
-    sound = [t for t in timings if t.status == Status.OK and t.samples_us and t.name not in out]
-    processes = {t.process for t in sound if t.name not in BESIDE}
-    sound = [t for t in sound if t.process in processes]
+    sound = sound_of([replace(t, samples_us=samples_of(t)) for t in timings])
     publishes = set() if so_far else publishing_of(sound)
     reported = {t.name for t in sound if t.process in publishes or not publishes} | BESIDE
     by_process: dict[int, dict[str, tuple[float, ...]]] = {}
@@ -78,6 +74,14 @@ def sheet_of(timings: Iterable[Timing], *, so_far: bool = False) -> Sheet:
     return Sheet(chose, published, cells, samples, duplicated)
 
 
+def sound_of(timings: Sequence[Timing]) -> list[Timing]:
+    """The times of finalists that failed in no process, and those beside them, from processes that timed a finalist."""
+    out = {t.name for t in timings if t.status not in (Status.OK, Status.MISSING_IN_TRACE)}
+    sound = [t for t in timings if t.status == Status.OK and t.samples_us and t.name not in out]
+    processes = {t.process for t in sound if t.name not in BESIDE}
+    return [t for t in sound if t.process in processes]
+
+
 def publishing_of(timings: Sequence[Timing]) -> set[int]:
     """The numbers of the publishing processes. Of two or more processes, at least one publishes and one chooses.
 
@@ -95,10 +99,11 @@ def publishing_of(timings: Sequence[Timing]) -> set[int]:
 def summed_us(timings: Sequence[Timing], name: str) -> float | None:
     """The own times of the kernels of a finalist's call, added up, microseconds: the median over the publishing
     processes. None where a call is one kernel, or where calls of a sample differ in their operands."""
-    publishes = publishing_of(timings)
+    sound = sound_of(timings)
+    publishes = publishing_of(sound)
     found = [
         sum(one.kernels_us)
-        for one in timings
+        for one in sound
         if one.name == name and one.kernels_us and (not publishes or one.process in publishes)
         if workload_of(one.problem.kind).calls_of_a_sample(one.problem) == 1
     ]

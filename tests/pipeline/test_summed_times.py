@@ -9,7 +9,7 @@ from samples import config, problem
 from tuning import StandInGpu, session, state_of
 
 from gemm_tuner.core.records import Role, Status, Timing
-from gemm_tuner.decide.sheet import summed_us
+from gemm_tuner.decide.sheet import sheet_of, summed_us
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.store import results
@@ -46,3 +46,11 @@ def test_the_sum_is_that_of_the_processes_that_publish() -> None:
     published = [timed(3, Role.PUBLISH, 8.0, 3.0), timed(4, Role.PUBLISH, 8.0, 4.0)]
     assert summed_us([*chose, *published], "a") == 11.5
     assert summed_us(chose[:1], "a") == 2.0 and summed_us(published, "b") is None
+
+
+def test_the_sum_is_there_where_the_processes_that_were_to_publish_have_no_times() -> None:
+    """The row's time is then that of the others."""
+    chose = Timing(SIZE, "a", Status.OK, (10.0,), "", 0, Role.CHOOSE, (8.0, 3.0))
+    lost = Timing(SIZE, "a", Status.MISSING_IN_TRACE, (), "no trace", 1, Role.PUBLISH)
+    assert sheet_of([chose, lost]).samples_us["a"] == (10.0,)
+    assert summed_us([chose, lost], "a") == 11.0
