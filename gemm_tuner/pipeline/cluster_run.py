@@ -125,9 +125,9 @@ def tune_each(options: RunOptions, models: Mapping[str, Sequence[FoundGpu]], con
     except KeyboardInterrupt:  # a terminal's Ctrl-C has reached them too: they save what they have
         for run_of_model in started:
             run_of_model.wait()
+        out.file.writelines(one.results for one in started)
         raise
-    for run_of_model in started:
-        out.file.write(run_of_model.results)
+    out.file.writelines(one.results for one in started)
     statuses = [run_of_model.wait() for run_of_model in started]
     for one, status in zip(runs, statuses, strict=True):
         print_line(out, f"{one.model}: {one.results}" + (f" (exit status {status})" if status != EXIT_OK else ""))

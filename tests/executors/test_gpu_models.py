@@ -23,6 +23,7 @@ from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline.cluster_run import (
     MODEL,
     SHARE,
+    Started,
     by_model,
     require_one_model_a_machine,
     runs_of,
@@ -73,6 +74,25 @@ def test_results_of_all_models_come_whole_and_last_and_fit_the_terminal(
         "tuned.amd_instinct_mi300x", "tuned.nvidia_h200", ""
     ]  # fmt: skip
     assert {one.environment[program.CALLED_AS] for one in runs_of(asked, by_model(GPUS), [])} == {"tune-gemm"}
+
+
+def test_an_interrupted_command_shows_the_results_that_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model may have ended long before; its table is nowhere else."""
+    asked, wait, out = run_options(tmp_path, GemmProblem(64, 64, 64)), Started.wait, io.StringIO()
+    interrupts = iter([KeyboardInterrupt()])
+
+    def interrupted_once(one: Started) -> int:
+        for interrupt in interrupts:
+            raise interrupt
+        return wait(one)
+
+    monkeypatch.setattr(sys, "argv", ["tune-gemm", "--version"])
+    monkeypatch.setattr(Started, "wait", interrupted_once)
+    with pytest.raises(KeyboardInterrupt):
+        tune_each(asked, by_model(GPUS), Console(file=io.StringIO()), Console(file=out))
+    assert out.getvalue().count(__version__) == 2
 
 
 def test_a_command_that_passes_results_on_has_them_as_its_terminal_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
