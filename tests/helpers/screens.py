@@ -29,7 +29,8 @@ class Screen:
         self._file = io.StringIO()
         piped = {"width": 200, "soft_wrap": True}
         terminal = {"width": width, "force_terminal": True, "color_system": None, "legacy_windows": False}
-        self.console = Console(file=self._file, **(terminal if width else piped))  # type: ignore[arg-type]
+        # Without the variables of the shell that runs the tests, such as TERM=dumb.
+        self.console = Console(file=self._file, _environ={}, **(terminal if width else piped))  # type: ignore[arg-type]
 
     @property
     def lines(self) -> list[str]:
