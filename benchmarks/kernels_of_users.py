@@ -255,7 +255,7 @@ def say_cute(page: Page, out: Path, profiler: str, budget: str) -> str:
     from gemm_tuner.languages.cute import extra
 
     if extra.why_absent():
-        page.say_row([CUTE, "not installed: pip install 'gemm-tuner[cute]'"])
+        page.say_row([CUTE, "not installed: pip install '.[cute]'"])
         return ""
     found = tuned(QUACK, out / QUACK.file, profiler, budget)
     seconds = f"{found.seconds:.1f}"
@@ -270,7 +270,7 @@ def say_cute(page: Page, out: Path, profiler: str, budget: str) -> str:
 def tilelang_cells() -> list[str]:
     """The row of the GEMM in TileLang. Raises Failed."""
     if importlib.util.find_spec("tilelang") is None:
-        return [TILELANG, "not installed: pip install 'gemm-tuner[tilelang]'"]
+        return [TILELANG, "not installed: pip install '.[tilelang]'"]
     return cells_of_example(TILELANG, f"{IN_TILELANG}.py")
 
 

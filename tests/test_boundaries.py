@@ -90,3 +90,11 @@ def test_an_installation_has_all_packages() -> None:
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
     there = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
     assert there - set(setup["options"]["packages"].split()) == set()
+
+
+def test_no_text_installs_this_package_from_a_registry() -> None:
+    """No registry has it: what somebody else may give that name there would be installed."""
+    folders = (PACKAGE, *(ROOT / name for name in ("benchmarks", "docs", "examples", "rules", "templates")))
+    files = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".md", ".yaml", ".j2")]
+    texts = {path: path.read_text("utf-8") for path in (ROOT / "README.md", *files)}
+    assert [path for path, text in texts.items() if re.search(r"pip install '?gemm[-_]tuner", text)] == []

@@ -1,4 +1,4 @@
-"""Fused MoE kernels in CuTe DSL on a GPU, against float64 row by row; needs pip install 'gemm-tuner[cute]'."""
+"""Fused MoE kernels in CuTe DSL on a GPU, against float64 row by row; needs pip install '.[cute]'."""
 
 from __future__ import annotations
 

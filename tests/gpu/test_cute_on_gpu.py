@@ -1,4 +1,4 @@
-"""Kernels in CuTe DSL on a GPU; needs the DSL: pip install 'gemm-tuner[cute]'."""
+"""Kernels in CuTe DSL on a GPU; needs the DSL: pip install '.[cute]'."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ examples:
   tune_gemm.py kernel --spec examples/kernels/softmax.yaml
   without a GPU, for another architecture
     tune_gemm.py kernel --spec examples/kernels/softmax.yaml --arch gfx942
-  in CuTe DSL (pip install 'gemm-tuner[cute]')
+  in CuTe DSL (make tune EXTRAS=cute or pip install '.[cute]')
     tune_gemm.py kernel --spec examples/kernels/cute_quack.yaml
   as your own code launches it, with the configurations of its triton.autotune
     tune_gemm.py kernel --host layer_norm.py:run --spec layer_norm.yaml

@@ -40,7 +40,7 @@ def load_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        hint = "pip install 'gemm-tuner[ray]'; without --cluster nothing needs it"
+        hint = "pip install '.[ray]' in a clone; without --cluster nothing needs it"
         raise UserError("Ray is not installed", where=FLAG, hint=hint) from error
     return ray
 

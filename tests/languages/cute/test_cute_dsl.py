@@ -1,4 +1,4 @@
-"""NVIDIA's CuTe DSL itself, without a GPU; skipped where it is not installed: pip install 'gemm-tuner[cute]'."""
+"""NVIDIA's CuTe DSL itself, without a GPU; skipped where it is not installed: pip install '.[cute]'."""
 
 from __future__ import annotations
 

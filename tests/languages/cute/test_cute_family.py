@@ -1,6 +1,6 @@
 """The family gemm_cute: what its scripts launch, what stands in their way; and, with the extra, what is compiled.
 
-Without pip install 'gemm-tuner[cute]' the kernels themselves are not compiled here.
+Without pip install '.[cute]' the kernels themselves are not compiled here.
 """
 
 from __future__ import annotations

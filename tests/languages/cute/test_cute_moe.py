@@ -1,6 +1,6 @@
 """The family cute_moe: how operands reach its kernels, what rows mean, and, with the extra, what is compiled.
 
-Without pip install 'gemm-tuner[cute]' the kernels themselves are not compiled here.
+Without pip install '.[cute]' the kernels themselves are not compiled here.
 """
 
 from __future__ import annotations
