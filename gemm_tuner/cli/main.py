@@ -251,7 +251,8 @@ def run_options_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ..
         rotating_mib=arguments.rotating_tensor,
         compare=arguments.compare or "",
         search=arguments.search,
-        families=arguments.families,
+        # Configurations that are given may be of any family.
+        families=() if arguments.benchmark or arguments.compare_wo_tuning else arguments.families,
         serve=served,
         kernels=kernels_of(arguments.kernel_from, given_to or served),
         budget_s=arguments.budget,

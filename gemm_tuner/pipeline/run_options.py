@@ -104,9 +104,10 @@ class RunOptions:
 
     @property
     def language(self) -> Language:
-        """The language of the kind of problem, together with other languages that its families are in."""
+        """The language of the kind of problem, together with other languages that its families are in: with older
+        configurations, which may be of any family, with all."""
         workload = workload_of(self.kind)
-        return named((workload.language, *workload.other_languages(self.families)))
+        return named((workload.language, *workload.other_languages(() if self.older else self.families)))
 
     @property
     def cache_name(self) -> str:

@@ -17,6 +17,7 @@ from gemm_tuner.cute.problem import problem_of
 from gemm_tuner.hosts import host_spec_file
 from gemm_tuner.hosts.host_spec import HostProblem
 from gemm_tuner.kernels import kernel_spec_file
+from gemm_tuner.languages.together import names_of
 from gemm_tuner.measure import device as devices
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.pipeline import idle_flags
@@ -119,6 +120,14 @@ def test_flags_about_operands_change_nothing_where_others_make_them(kind: str) -
     )
     plain = run_options_from(build_parser().parse([*ONE, "--seed", "3"]), entries)
     assert (method(run_options, is_timed=True) == method(plain, is_timed=True)) is users, "a run goes on with either"
+
+
+@pytest.mark.parametrize("task", ["--benchmark", "--compare_wo_tuning"])
+def test_given_configurations_are_compiled_whatever_families_are_named(task: str) -> None:
+    arguments = build_parser().parse([*ONE, task, "--families", "gemm_tile"])
+    run_options = run_options_from(arguments, read_sizes(arguments, consoles().log))
+    assert "cute" in names_of(run_options.language)
+    assert "--families" in {line.split()[0] for line in idle_flags.of_run(run_options, "measured", task)}
 
 
 def test_a_run_says_so_before_it_begins(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

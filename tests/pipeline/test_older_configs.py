@@ -11,6 +11,7 @@ from tuning import run_options
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.languages.cute import extra, library
+from gemm_tuner.languages.together import names_of
 from gemm_tuner.pipeline import prepare, serving_space
 from gemm_tuner.space.size_state import SizeState
 
@@ -38,6 +39,13 @@ def test_one_that_cannot_run_here_is_not_replaced_by_what_it_would_beat(
         prepare.require_families_of_older(run_options(tmp_path, TINY, small, older=older))
     assert refused.value.hint == extra.BRINGS
     prepare.require_families_of_older(run_options(tmp_path, TINY, other, older=older))
+
+
+def test_one_of_another_language_is_compiled_though_families_without_that_are_tuned(tmp_path: Path) -> None:
+    """Else it would not compile, and be replaced by what it would beat."""
+    for older, languages in (({TINY: OLDER}, ("triton", "cute")), ({}, ("triton",))):
+        asked = run_options(tmp_path, TINY, families=("gemm_tile",), older=older)
+        assert names_of(asked.language) == languages
 
 
 def test_without_one_the_size_says_which_rule_left_nothing(tmp_path: Path) -> None:
