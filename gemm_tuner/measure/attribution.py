@@ -285,9 +285,7 @@ def _collect(
             samples[key].append(found.time_us(by_span=call.queued))
             numbers[key].append(call.number)
             if len(found.rows) > 1:
-                own_us = {row.name: row.us for row in found.rows}
-                by_symbol = [own_us[symbol] for symbol in call.symbols]
-                kernels[key].append(by_symbol or [row.us for row in found.rows])
+                kernels[key].append(found.own_us(call.symbols))
     alike = {key: calls for key, calls in kernels.items() if len({*map(len, calls)}) == 1}
     medians = {key: tuple(map(median, zip(*calls, strict=True))) for key, calls in alike.items()}
     ran = {key: tuple(of) for key, of in numbers.items()}

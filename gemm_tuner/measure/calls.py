@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -64,3 +65,11 @@ class SeenCall:
         """The time of the call: for several kernels their span if ``by_span`` (it cannot include waiting for the host),
         else their sum."""
         return self.span_us if by_span and len(self.rows) > 1 else self.summed_us
+
+    def own_us(self, symbols: Iterable[str]) -> list[float]:
+        """The times of its kernels in the order of its launches, of which several may be of one kernel; in that of the
+        trace for the vendor library, whose launches are unknown."""
+        left: dict[str, list[float]] = {}
+        for row in self.rows:
+            left.setdefault(row.name, []).append(row.us)
+        return [left[symbol].pop(0) for symbol in symbols] or [row.us for row in self.rows]

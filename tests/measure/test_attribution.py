@@ -62,6 +62,14 @@ def test_kernels_of_a_call_have_times_of_their_own_in_the_calls_order() -> None:
     assert join(trace(turned, scopes), planned, by_scope=True).kernels_us == {(0, SPLIT): (6.0, 2.0)}
 
 
+@pytest.mark.parametrize("by_scope", [False, True])
+def test_a_kernel_that_a_call_launches_twice_has_two_times(by_scope: bool) -> None:
+    rows = [(A, 6.0), (B, 1.0), (A, 2.0), (A, 8.0), (B, 3.0), (A, 4.0)]
+    planned = calls(*[(0, A, (A, B, A))] * 2)
+    scopes = ["L0"] * 3 + ["L1"] * 3 if by_scope else None
+    assert join(trace(rows, scopes), planned, by_scope=by_scope).kernels_us == {(0, A): (7.0, 2.0, 3.0)}
+
+
 def test_the_vendors_kernels_have_times_of_their_own_where_all_its_calls_have_as_many() -> None:
     one = [(BEGIN_SYMBOL, 1.0), ("gemm", 4.0), ("reduce", 2.0), (END_SYMBOL, 1.0)]
     other = [(BEGIN_SYMBOL, 1.0), ("gemm", 6.0), (END_SYMBOL, 1.0)]
