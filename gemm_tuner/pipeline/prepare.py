@@ -162,7 +162,8 @@ def require_families_of_older(options: RunOptions) -> None:
         what = (
             f"{count} of the {len(families)} configurations to beat are of {', '.join(absent)}, which is not installed"
         )
-        raise UserError(what, where="--update", hint="; ".join(dict.fromkeys(absent.values())))
+        hints = (*dict.fromkeys(absent.values()), "or leave their sizes, or --update, out")
+        raise UserError(what, where="--update", hint="; ".join(hints))
 
 
 def space_file(options: RunOptions, arch: str) -> Any:
