@@ -58,6 +58,7 @@ STATUSES = {"export": {EXIT_OK, EXIT_UNVERIFIED}, "check": {EXIT_OK, EXIT_ENVIRO
 OTHERS_FLAGS = {
     "--stats", "--timeunit", "--plugin", "--plugin-version", "--clock-control", "--update-golden", "--version",
     "--size", "--rate", "--json", "--persistence-mode", "--lock-gpu-clocks", "--help",
+    "--disable-shared-experts-fusion",
 }  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def test_one_that_cannot_run_here_is_not_replaced_by_what_it_would_beat(
     older = {TINY: OLDER, small: KernelConfig("gemm_cute", 64, 64, 64, 1, 1, 0, 0), other: OLDER}
     with pytest.raises(UserError, match="1 of the 2 configurations to beat are of gemm_cute") as refused:
         prepare.require_families_of_older(run_options(tmp_path, TINY, small, older=older))
-    assert refused.value.hint == extra.BRINGS
+    assert refused.value.hint.startswith(extra.BRINGS)
     prepare.require_families_of_older(run_options(tmp_path, TINY, other, older=older))
 
 
