@@ -17,6 +17,7 @@ from gemm_tuner.gemm.size_sources.expert_names import (
     SHARED,
     TOPK,
     WITHOUT_GATE,
+    of_layers,
 )
 from gemm_tuner.moe.problem import ACTIVATIONS, MAX_DIMENSION, NO_GATE
 from gemm_tuner.system.documents import show
@@ -139,8 +140,7 @@ def _weights(chain: tuple[Mapping[str, Any], ...]) -> int:
 
 def _whole(value: Any) -> int:
     """A size, or that of each layer where all are alike; 0 for what is none."""
-    if isinstance(value, list) and value and all(one == value[0] for one in value):
-        value = value[0]
+    value = of_layers(value)
     return value if type(value) is int and 0 < value <= MAX_DIMENSION else 0
 
 

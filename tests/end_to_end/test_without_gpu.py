@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -129,31 +130,40 @@ def test_script_imports_nothing_heavy_and_explains_itself(tmp_path: Path) -> Non
     assert done.returncode == 0 and done.stdout.startswith("tune_gemm ")
 
 
-@pytest.mark.usefixtures("known_to_have_none")
+Answer = tuple[int, str, str]
+
+
+@pytest.fixture
+def checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], known_to_have_none: None
+) -> Callable[[str], Answer]:
+    """Checks given rows for sm_90; returns (exit status, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+
+    def check(rows: str) -> Answer:
+        (tmp_path / "given.yaml").write_text(rows)
+        status = main(["--gemm_size_file", "given.yaml", "--compare_wo_tuning", "--arch", "sm_90"])
+        printed = capfd.readouterr()
+        return status, printed.out, printed.err
+
+    return check
+
+
 def test_a_given_configuration_that_does_not_fit_the_target_is_not_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    checked: Callable[[str], Answer],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     blocks = "BLOCK_SIZE_M: 128, BLOCK_SIZE_N: 128, BLOCK_SIZE_K: 128, num_warps: 8, num_stages: 5"
-    (tmp_path / "given.yaml").write_text(f"- {{M: 512, N: 512, K: 2560, {blocks}}}\n")
-    assert main(["--gemm_size_file", "given.yaml", "--compare_wo_tuning", "--arch", "sm_90"]) == 1
-    printed = capfd.readouterr()
-    assert "0 of 1 configurations are right" in printed.err and "could not run" in printed.out
+    status, out, err = checked(f"- {{M: 512, N: 512, K: 2560, {blocks}}}\n")
+    assert status == 1 and "0 of 1 configurations are right" in err and "could not run" in out
 
 
-@pytest.mark.usefixtures("known_to_have_none")
-def test_given_kernels_that_no_interpreter_runs_are_left_to_a_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_given_kernels_that_no_interpreter_runs_are_left_to_a_gpu(checked: Callable[[str], Answer]) -> None:
     """Neither compiled nor called wrong; the others are checked."""
-    monkeypatch.chdir(tmp_path)
     cute = "M: 64, N: 64, K: 256, family: gemm_cute, BLOCK_SIZE_M: 64, BLOCK_SIZE_N: 64, BLOCK_SIZE_K: 64"
     tile = "M: 64, N: 64, K: 128, BLOCK_SIZE_M: 32, BLOCK_SIZE_N: 32, BLOCK_SIZE_K: 64, num_warps: 4, num_stages: 2"
-    (tmp_path / "given.yaml").write_text(f"- {{{cute}}}\n- {{{tile}}}\n")
-    assert main(["--gemm_size_file", "given.yaml", "--compare_wo_tuning", "--arch", "sm_90"]) == 1
-    printed = capfd.readouterr()
-    assert "1 of 2 configurations are right" in printed.err and "1 could be checked on a GPU only" in printed.err
-    assert "its kernels run on a GPU only" in printed.out and "wrong" not in printed.out
+    status, out, err = checked(f"- {{{cute}}}\n- {{{tile}}}\n")
+    assert status == 1 and "1 of 2 configurations are right" in err and "1 could be checked on a GPU only" in err
+    assert "its kernels run on a GPU only" in out and "wrong" not in out
 
 
 @pytest.mark.usefixtures("known_to_have_none")

@@ -176,23 +176,27 @@ def test_without_named_pipes_nothing_waits(
     assert timed_by(launcher, tmp_path / "0-finals", "good_1")
 
 
-def test_what_waits_for_a_check_opens_the_gpu_while_none_is_timing(tmp_path: Path) -> None:
-    """In good time: it then has the context and the reference's own kernels when its plan comes. Told again, it has."""
-    turn = tmp_path / "turn"
-    timing = Turn(turn, tmp_path)
+def waiting_to_open(tmp_path: Path) -> tuple[LiveLauncher, Turn, Path]:
+    """(a launcher whose process for checks waits to open the GPU, who is timing on it, that process's folder)."""
+    timing, folder = Turn(tmp_path / "turn", tmp_path), tmp_path / "ahead" / "checks" / "00"
     timing.take()
     timing.begin_timing()
-    live = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cpu", turn=turn)
+    live = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cpu", turn=tmp_path / "turn")
     launcher = live.starting_ahead(tmp_path / "ahead")
     launcher.prepare_check()
-    folder = tmp_path / "ahead" / "checks" / "00"
     launcher.open_check(Plan(VERIFY, (), (Work(SIZE, ()),), Method()))
+    until((folder / WAITING_FILE).exists)
+    (tmp_path / "script.py").touch()
+    return launcher, timing, folder
+
+
+def test_what_waits_for_a_check_opens_the_gpu_while_none_is_timing(tmp_path: Path) -> None:
+    """In good time: it then has the context and the reference's own kernels when its plan comes. Told again, it has."""
+    launcher, timing, folder = waiting_to_open(tmp_path)
     try:
-        until((folder / WAITING_FILE).exists)
         timing.end()
         until(lambda: not (folder / WAITING_FILE).exists())
         launcher.open_check(Plan(VERIFY, (), (Work(SIZE, ()),), Method()))
-        (tmp_path / "script.py").touch()
         launcher.verdicts(Plan(VERIFY, ("script.py",), (), Method()), tmp_path / "verify")
         (start,) = (tmp_path / "verify").iterdir()
         assert (start / OPENING).exists() and Finished() in read_journal(start / "journal.jsonl")
@@ -202,16 +206,8 @@ def test_what_waits_for_a_check_opens_the_gpu_while_none_is_timing(tmp_path: Pat
 
 def test_what_gets_its_plan_while_it_waits_to_open_the_gpu_is_not_taken_to_hang(tmp_path: Path) -> None:
     """Finals of large sizes time for minutes."""
-    turn, where = tmp_path / "turn", tmp_path / "start00"
-    timing = Turn(turn, tmp_path)
-    timing.take()
-    timing.begin_timing()
-    live = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cpu", turn=turn)
-    launcher = live.starting_ahead(tmp_path / "ahead")
-    launcher.prepare_check()
-    launcher.open_check(Plan(VERIFY, (), (Work(SIZE, ()),), Method()))
-    until((tmp_path / "ahead" / "checks" / "00" / WAITING_FILE).exists)
-    (tmp_path / "script.py").touch()
+    launcher, timing, _ = waiting_to_open(tmp_path)
+    where = tmp_path / "start00"
     where.mkdir()
     Plan(VERIFY, ("script.py",), (), Method()).write(where / "plan.json")
     looks = 0

@@ -1,6 +1,11 @@
-"""Attribute names of a mixture of experts in config.json files, by meaning; the first one that exists is used."""
+"""Attribute names of a mixture of experts in config.json files, by meaning; the first one that exists is used.
+
+Some files have a list of values under such a name, one of each layer.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 TOPK = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_top_k", "top_k_experts",
@@ -18,3 +23,8 @@ DENSE_TOO = ("first_k_dense_replace", "mlp_only_layers", "moe_layer_start_index"
 ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "ffn_act_fn")
 # Of MLPs that are an up- and a down-projection, as Nemotron-H's.
 WITHOUT_GATE = "mlp_hidden_act"
+
+
+def of_layers(value: Any) -> Any:
+    """The value of each layer, where a list says it for all and they are alike; else what was given."""
+    return value[0] if isinstance(value, list) and value and all(one == value[0] for one in value) else value

@@ -65,9 +65,7 @@ class Model:
         self.model_type = str(config.get("model_type", ""))
 
     def number(self, key: str, default: int | None = None) -> int:
-        value = self.config.get(key)
-        if isinstance(value, list) and value and all(one == value[0] for one in value):  # of each layer, all alike
-            value = value[0]
+        value = names.of_layers(self.config.get(key))
         if value in (None, 0) and default is not None:
             return default
         if type(value) is not int or not 0 < value <= MAX_DIMENSION:
