@@ -77,6 +77,8 @@ def _rows(tensor: Any) -> tuple[Any, Any]:
     start = tensor.storage_offset() * tensor.element_size()
     kinds = {4: torch.int32, 2: torch.int16, 1: torch.uint8}
     width = next(width for width in kinds if size_bytes % width == 0 and start % width == 0)
-    words = tensor.detach().view(-1).view(torch.uint8).view(kinds[width])
+    # One element may be contiguous with any stride, so that ``view(-1)`` may not have 1.
+    flat = tensor.detach().as_strided((tensor.numel(),), (1,))
+    words = flat.view(torch.uint8).view(kinds[width])
     whole = words.numel() // ROW * ROW
     return words[:whole].view(-1, ROW), words[whole:]

@@ -27,6 +27,7 @@ PROBLEM = GemmProblem(24, 40, 64, "fp32", "fp32", "fp32")
 PROBLEMS = {
     "fp32": PROBLEM,
     "bf16, bias, C_in": GemmProblem(24, 40, 64, bias=True, alpha=0.75, beta=-1.5),
+    "fp8, one scale": GemmProblem(24, 40, 320, "fp8_e4m3", "fp8_e4m3", "bf16", scaling="tensor"),
     "fp8, scales of rows": GemmProblem(24, 40, 64, "fp8_e4m3", "fp8_e4m3", "bf16", scaling="row_col"),
     "int8": GemmProblem(24, 40, 64, "int8", "int8", "int32"),
     "relu: two sets": replace(PROBLEM, activation="relu"),

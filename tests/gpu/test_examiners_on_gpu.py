@@ -31,7 +31,7 @@ def test_faulty_kernels_make_no_other_one_wrong(gpu: Gpu, tmp_path: Path) -> Non
         assert found == [alone[columns] for columns in order]
 
 
-@pytest.mark.parametrize("kind", ["bf16", "bias, C_in, gelu", "fp8 in rows", "int8", "odd"])
+@pytest.mark.parametrize("kind", ["bf16", "bias, C_in, gelu", "fp8, one scale", "fp8 in rows", "int8", "odd"])
 def test_configurations_of_all_families_get_the_verdicts_of_separate_checks(gpu: Gpu, kind: str) -> None:
     from gemm_tuner.gemm.check import check, examiner
 
@@ -39,6 +39,7 @@ def test_configurations_of_all_families_get_the_verdicts_of_separate_checks(gpu:
     problem = {
         "bf16": plain,
         "bias, C_in, gelu": replace(plain, bias=True, beta=-1.5, alpha=0.75, activation="gelu"),
+        "fp8, one scale": replace(plain, dtype_a="fp8_e4m3", dtype_b="fp8_e4m3", scaling="tensor"),
         "fp8 in rows": replace(plain, dtype_a="fp8_e4m3", dtype_b="fp8_e4m3", scaling="row_col"),
         "int8": replace(plain, dtype_a="int8", dtype_b="int8", dtype_c="int32"),
         "odd": replace(plain, m=999, n=1001, k=1003),

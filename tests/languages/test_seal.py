@@ -75,6 +75,18 @@ def test_a_tensor_with_gaps_is_read_too() -> None:
     assert not are_intact([seal]) and bool(seal.is_broken())
 
 
+def test_one_element_of_any_stride_shows() -> None:
+    """A column of a table of one row is contiguous, whatever its stride."""
+    table = filled((1, 40), torch.float32)
+    one = table[:, 3]
+    assert one.is_contiguous() and one.stride() != (1,)
+    seal = Seal([one])
+    table[0, 2] = table[0, 4] = 7
+    assert are_intact([seal])
+    table[0, 3] += 1
+    assert not are_intact([seal])
+
+
 @pytest.mark.parametrize("count", [2**16, 2**16 + 1])
 def test_a_large_tensor_is_read_in_pieces(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sum in 64 bits first copies what it adds up: of weights that fill half of a GPU, twice as much as they take."""
