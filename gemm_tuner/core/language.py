@@ -137,9 +137,9 @@ class Language(Protocol):
         """Prepares the calling process, a launcher on the torch device ``device``, without using the GPU, which another
         launcher may be timing on. The returned counts grow with each launch of a new kernel."""
 
-    def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[[], None]]:
-        """Launch functions of the measurement's own kernels, by symbol (``core.markers``), and LONG_FLUSH, which may be
-        missing.
+    def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[..., None]]:
+        """Launch functions of the measurement's own kernels, by symbol (``core.markers``). That of FLUSH_SYMBOL may be
+        given how many times its memory is read in one launch (default: 1).
 
         flush_bytes: how much memory the flush kernel reads to evict everything else from the caches.
         """

@@ -7,6 +7,3 @@ BEGIN_SYMBOL = "gemm_tuner_vendor_begin"
 END_SYMBOL = "gemm_tuner_vendor_end"
 # Launched before every timed call, to evict its operands from the L2 cache.
 FLUSH_SYMBOL = "gemm_tuner_flush_l2"
-# Not a symbol: a launch of the flush kernel that reads its memory LONG_FLUSH_SWEEPS times.
-LONG_FLUSH = "long flush"
-LONG_FLUSH_SWEEPS = 32

@@ -83,5 +83,5 @@ class Together:
     def start_launcher(self, device: str) -> Compiles:
         return self.main.start_launcher(device)
 
-    def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[[], None]]:
+    def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[..., None]]:
         return self.main.support_calls(flush_bytes, device)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.language import Language
-from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, LONG_FLUSH, LONG_FLUSH_SWEEPS
+from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 from gemm_tuner.core.workload import Launch, launch_all
 from gemm_tuner.languages.triton import proton_session
 from gemm_tuner.launch.candidates import Candidate, VendorCandidate
@@ -20,14 +20,16 @@ from gemm_tuner.launch.plan import REST_S, TIRING_CALL_US, VENDOR, Plan
 from gemm_tuner.launch.processor import Processor
 from gemm_tuner.launch.stopwatch import Stopwatch
 
-# They take 30 ms and more, after which kernels take as long as later on (benchmarks/rest.py).
-SPIN_UP_FLUSHES = 1000
-# Before a call of several kernels, enough flush kernels are queued to keep the GPU busy for this multiple of the time
-# that the host needs to launch the call.
+# Sweeps of flush kernels that take 30 ms and more, after which kernels take as long as later on (benchmarks/rest.py).
+SPIN_UP_SWEEPS = 1000
+# Of these, the last, which are timed, and those of one launch.
+TIMED_SWEEPS = 128
+SPUN_SWEEPS = 32
+# Before a call of several kernels, the flush keeps the GPU busy for this multiple of the time that the host needs to
+# launch the call.
 LAUNCH_MARGIN = 2.0
-MOST_FLUSHES = 32
-LEAST_SLACK_US = 1.0
-TIMED_FLUSHES = 100  # less than the queue's capacity, so that launching them does not block the host
+# More would take the GPU longer than most calls.
+MOST_SWEEPS = 64
 
 
 class Bench:
@@ -54,8 +56,7 @@ class Bench:
         self._stop, self._clock, self._scopes = stop, clock, plan.scopes
         self._number = self._flushed = 0
         self._rested_at = 0.0  # time.perf_counter() when the clocks have recovered; 0 if they need not
-        self._slack_us = 0.0  # GPU time of a flush minus the host's time to launch it
-        self._long_flush_us = 0.0  # GPU time of a long flush; 0 if it is unknown
+        self._sweep_us = 0.0  # GPU time of one sweep of a flush; 0 if it is unknown
         self.placement = processor.placement(self.method.seed, self.process)
         self.flushes = bool(self.method.flush_bytes)
         self._support = language.support_calls(self.method.flush_bytes, self.device)
@@ -77,49 +78,31 @@ class Bench:
             self._clock.time(VENDOR, call)
         self._start_support(END_SYMBOL)
 
-    def flush(self) -> None:
-        """Evicts the operands from the caches."""
-        self._start_support(FLUSH_SYMBOL)
+    def flush(self, sweeps: int = 1) -> None:
+        """Evicts the operands from the caches, in one launch that takes as long as ``sweeps`` do."""
+        self._start_support(FLUSH_SYMBOL, sweeps)
         self._flushed += 1
 
-    def _flush_long(self) -> None:
-        """As ``flush``, for LONG_FLUSH_SWEEPS times as long, in one launch."""
-        self._start_support(LONG_FLUSH)
-        self._flushed += 1
-
-    def _start_support(self, symbol: str) -> None:
+    def _start_support(self, symbol: str, *arguments: int) -> None:
         if self._clock is None:
-            self._support[symbol]()
+            self._support[symbol](*arguments)
         else:
-            self._clock.time(symbol, self._support[symbol])
+            self._clock.time(symbol, self._support[symbol], *arguments)
 
     def spin_up(self) -> None:
         """Brings an idle GPU to its working clocks before the first timed call."""
         if not self.processor.idles:
             return
-        timed = min(TIMED_FLUSHES, SPIN_UP_FLUSHES)
-        self.processor.wait()
+        self._spin(SPIN_UP_SWEEPS - TIMED_SWEEPS)
         launched = time.perf_counter()
-        long_flushes = self._spin(SPIN_UP_FLUSHES - timed)
-        self.processor.wait()
-        if long_flushes:
-            self._long_flush_us = (time.perf_counter() - launched) / long_flushes * 1e6
-        for _ in range(timed):
-            self.flush()
-        launched = time.perf_counter()
-        self.processor.wait()
-        self._slack_us = (time.perf_counter() - launched) / timed * 1e6
+        self._spin(TIMED_SWEEPS)
+        self._sweep_us = (time.perf_counter() - launched) / TIMED_SWEEPS * 1e6
 
-    def _spin(self, flushes: int) -> int:
-        """Keeps the GPU busy for as long as so many flushes take, by few launches, since a profiler records each.
-        Returns the number of long flushes."""
-        if LONG_FLUSH not in self._support:
-            for _ in range(flushes):
-                self.flush()
-            return 0
-        for _ in range(flushes // LONG_FLUSH_SWEEPS):
-            self._flush_long()
-        return flushes // LONG_FLUSH_SWEEPS
+    def _spin(self, sweeps: int) -> None:
+        """Keeps the GPU busy for as long as so many sweeps take, by few launches, since a profiler records each."""
+        for _ in range(sweeps // SPUN_SWEEPS):
+            self.flush(SPUN_SWEEPS)
+        self.processor.wait()
 
     def rest(self) -> None:
         """Pauses after work that may have reached the power limit, until the clocks have recovered; then spins up. What
@@ -127,8 +110,7 @@ class Bench:
         self.processor.wait()
         if self._rested_at:
             time.sleep(max(0.0, self._rested_at - time.perf_counter()))
-            self._spin(SPIN_UP_FLUSHES)
-            self.processor.wait()
+            self._spin(SPIN_UP_SWEEPS)
 
     def note_load(self, seconds: float, calls: int) -> None:
         """Records how long the calls of a size's finals took, which have just ended, for the next ``rest``."""
@@ -178,14 +160,10 @@ class Bench:
         for how long it then is, in microseconds. The time of a call of several kernels is the span from the first start
         to the last end, which must not include waiting for the host."""
         busy_us = LAUNCH_MARGIN * candidate.launch_us if len(candidate.symbols) != 1 else 0.0
-        flushes = max(1, math.ceil(busy_us / self._slack_us)) if self._slack_us >= LEAST_SLACK_US else math.inf
-        if flushes > MOST_FLUSHES and 0 < busy_us <= self._long_flush_us:  # short flushes take the host too long
-            self._flush_long()
-            return self._long_flush_us
-        flushes = flushes if flushes <= MOST_FLUSHES else 1
-        for _ in range(int(flushes)):
-            self.flush()
-        return flushes * self._slack_us
+        sweeps = max(1, math.ceil(busy_us / self._sweep_us)) if self._sweep_us else 1
+        sweeps = sweeps if sweeps <= MOST_SWEEPS else 1
+        self.flush(sweeps)
+        return sweeps * self._sweep_us
 
     def timed_call_us(self, candidate: Candidate) -> float:
         """As ``call``; returns the time on the host until the call has ended, including launch overhead.

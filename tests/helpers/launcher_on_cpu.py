@@ -12,7 +12,7 @@ from typing import Any
 
 from samples import problem
 
-from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, LONG_FLUSH
+from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.journal import Event, Journal, event_of
 from gemm_tuner.launch.plan import SCREEN, STOP_FILE, Method, Plan, Work
@@ -58,7 +58,8 @@ class IdlingCpu(Cpu):
 class Launcher:
     """A launcher's insides on the CPU: nothing is waited for, since nothing runs elsewhere.
 
-    support: what a launch of one of the measurement's own kernels comes to; of a long flush, ``long_flush``.
+    support: what a launch of one of the measurement's own kernels comes to. flush: the same of a flush of so many
+    sweeps, if it is another.
     """
 
     def __init__(
@@ -68,14 +69,14 @@ class Launcher:
         deadline: float = 0.0,
         process: int = 0,
         support: Callable[[str], None] = lambda symbol: None,
-        long_flush: Callable[[], None] | None = None,
+        flush: Callable[[int], None] | None = None,
         **method: Any,
     ) -> None:
         self._journal, self.stop = io.StringIO(), folder / STOP_FILE
         how = Method(warmup_calls=1, timed_calls=3, **method)
         plan = Plan(SCREEN, (), (), how, device="cpu", deadline=deadline, process=process)
-        kernels = {symbol: partial(support, symbol) for symbol in SYMBOLS}
-        kernels[LONG_FLUSH] = long_flush or partial(support, FLUSH_SYMBOL)
+        kernels: dict[str, Callable[..., None]] = {symbol: partial(support, symbol) for symbol in SYMBOLS}
+        kernels[FLUSH_SYMBOL] = flush or (lambda sweeps: support(FLUSH_SYMBOL))
         language: Any = SimpleNamespace(support_calls=lambda flush_bytes, device: kernels)
         self.bench = Bench(plan, Journal(self._journal), self.stop, language, IdlingCpu())
 

@@ -75,7 +75,7 @@ def test_each_call_begins_with_what_is_reset_and_restored_before_l2_is_emptied(t
     happens: list[Any] = []
     of = problem(tmp_path, reset=["total"], restore="x")
     plan = Plan(SCREEN, (), (), Method(warmup_calls=1, timed_calls=3, flush_bytes=64), device="cpu")
-    kernels = {one: (lambda one=one: happens.append(one)) for one in (BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL)}
+    kernels = {one: (lambda *_, one=one: happens.append(one)) for one in (BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL)}
     language: Any = SimpleNamespace(support_calls=lambda flush_bytes, device: kernels)
     bench = Bench(plan, Journal(io.StringIO()), tmp_path / "stop", language, Cpu())
     stage(bench, 0, Work(of, ((0, "a"), (0, "b")), again="a", rounds=2), [script(happens)])

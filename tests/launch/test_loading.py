@@ -38,7 +38,7 @@ def run_recorded(
 ) -> list[dict[str, Any]]:
     """The rows of a plan's journal, also of one that loses the GPU."""
     monkeypatch.setattr(main_module, "processor_of", lambda device: Recorded(heard))
-    language: Any = SimpleNamespace(support_calls=lambda flush_bytes, device: dict.fromkeys(SYMBOLS, lambda: None))
+    language: Any = SimpleNamespace(support_calls=lambda flush_bytes, device: dict.fromkeys(SYMBOLS, lambda *_: None))
     written = io.StringIO()
     with contextlib.suppress(StickyError):
         main_module.run(plan, Journal(written), [script], folder / STOP_FILE, language, None)

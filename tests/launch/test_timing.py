@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from launcher_on_cpu import NAMES, IdlingCpu, Kernel, Launcher, Script, work
 
-from gemm_tuner.core.markers import FLUSH_SYMBOL, LONG_FLUSH_SWEEPS
+from gemm_tuner.core.markers import FLUSH_SYMBOL
 from gemm_tuner.launch import bench as bench_module
 from gemm_tuner.launch import timing as timing_module
 from gemm_tuner.launch.plan import AA_TEST
@@ -77,23 +77,19 @@ class ThreeKernels(Script):
         return [(f"{config['name']}_{number}", Kernel(does), (1,), (), {}) for number in range(3)]
 
 
-@pytest.mark.parametrize(
-    ("flush_us", "sweeps", "full"), [(50.0, 0, True), (5.5, 0, False), (5.5, 32, False), (5.5, 64, True)]
-)
+@pytest.mark.parametrize(("sweep_us", "full"), [(50.0, True), (5.5, True), (240 / 64 - 0.1, False)])
 def test_no_wait_for_the_host_is_in_the_span_of_a_call(
-    flush_us: float, sweeps: int, full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sweep_us: float, full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The journal says of each timed call whether that is so. The host takes 120 us to launch a call; a profiler may
-    make launches so slow that only a flush of many sweeps, if there is one, keeps the GPU busy for twice that time."""
+    """The journal says of each timed call whether that is so. The host takes 120 us to launch a call: one flush of as
+    many sweeps as keep the GPU busy for twice that time comes before it, unless that takes too many."""
     gpu = SimulatedGpu()
     clock = SimpleNamespace(perf_counter=lambda: gpu.now_s, sleep=lambda s: None, time=time.time)
     monkeypatch.setattr(bench_module, "time", clock)
     monkeypatch.setattr(timing_module, "time", clock)
-    monkeypatch.setattr(bench_module, "SPIN_UP_FLUSHES", 100 + 3 * LONG_FLUSH_SWEEPS * bool(sweeps))
     launcher = Launcher(
         tmp_path,
-        support=lambda symbol: gpu.launched(symbol, 5.0, flush_us),
-        long_flush=lambda: gpu.launched(FLUSH_SYMBOL, 5.0, sweeps * flush_us),
+        flush=lambda sweeps: gpu.launched(FLUSH_SYMBOL, 5.0, sweeps * sweep_us),
         flush_bytes=4096,
     )
     launcher.bench.processor = gpu
@@ -104,6 +100,7 @@ def test_no_wait_for_the_host_is_in_the_span_of_a_call(
     assert len(timed) == 5 and [call.queued for call in timed] == [full] * 5
     waits = [us for name, us in gpu.waits_us if name == "kernel"][-15:]
     assert (max(waits) == 0.0) == full
+    assert [name for name, _ in gpu.waits_us].count(FLUSH_SYMBOL) == len(timed), "one launch a call"
 
 
 @pytest.mark.parametrize("stage", [screen, finals])
@@ -111,7 +108,8 @@ def test_the_journal_explains_every_row_of_the_trace_flushes_included(
     stage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the spin-up, and those of the rests between two sizes."""
-    monkeypatch.setattr(bench_module, "SPIN_UP_FLUSHES", 3 * LONG_FLUSH_SWEEPS)
+    monkeypatch.setattr(bench_module, "SPIN_UP_SWEEPS", 3 * bench_module.SPUN_SWEEPS)
+    monkeypatch.setattr(bench_module, "TIMED_SWEEPS", bench_module.SPUN_SWEEPS)
     monkeypatch.setattr(bench_module, "REST_S", 0)
     monkeypatch.setattr(bench_module, "TIRING_CALL_US", -1)
     launched = list[str]()
@@ -122,7 +120,7 @@ def test_the_journal_explains_every_row_of_the_trace_flushes_included(
         stage(launcher.bench, index, work(*NAMES), [script])
     calls = calls_of(launcher.journal())
     assert [name for call in calls for name in call.rows] == launched
-    spun = 3 * LONG_FLUSH_SWEEPS + 3 * (stage is finals)  # the first are timed one by one
+    spun = 3 + 3 * (stage is finals)
     assert launched.count(FLUSH_SYMBOL) == spun + sum(not call.warm for call in calls)
     assert {call.round for call in calls if not call.warm} == ({1, 2, 3} if stage is finals else {None})
 

@@ -7,7 +7,6 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -86,7 +85,7 @@ def screened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., d
         gpu.rows.clear()
         journal = io.StringIO()
         plan = Plan(SCREEN, ("s",), (work,), Method(reference_every=every, flush_bytes=4), device="cpu")
-        kernels = {symbol: partial(gpu.run, symbol) for symbol in (BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL)}
+        kernels = {one: (lambda *_, one=one: gpu.run(one)) for one in (BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL)}
         language: Any = SimpleNamespace(support_calls=lambda flush_bytes, device: kernels)
         screen(Bench(plan, Journal(journal), tmp_path / STOP_FILE, language, IdlingCpu()), 0, work, [gpu])
         events = [event_of(line, "journal") for line in journal.getvalue().splitlines()]

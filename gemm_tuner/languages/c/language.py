@@ -112,14 +112,15 @@ class C:
     def start_launcher(self, device: str) -> C:
         return self
 
-    def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[[], None]]:
+    def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[..., None]]:
         """Marker kernels that do nothing: the profiler ``clock`` records their names."""
-        buffer, flush = bytearray(max(64, flush_bytes)), self.load(FLUSH)
-        return {
-            BEGIN_SYMBOL: lambda: None,
-            END_SYMBOL: lambda: None,
-            FLUSH_SYMBOL: lambda: flush(buffer, len(buffer)),
-        }
+        buffer, read_all = bytearray(max(64, flush_bytes)), self.load(FLUSH)
+
+        def flush(sweeps: int = 1) -> None:
+            for _ in range(sweeps):
+                read_all(buffer, len(buffer))
+
+        return {BEGIN_SYMBOL: lambda: None, END_SYMBOL: lambda: None, FLUSH_SYMBOL: flush}
 
     def load(self, source: Source) -> Callable[..., None]:
         """The function of a source, loaded from the cache or compiled now. Its arguments may be ints, floats, buffers,

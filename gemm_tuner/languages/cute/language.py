@@ -198,7 +198,7 @@ class Cute:
     def start_launcher(self, device: str) -> Compiles:
         return self
 
-    def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[[], None]]:
+    def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[..., None]]:
         return _triton().support_calls(flush_bytes, device)
 
     def load(self, source: Source) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.language import Artifact, Compiles, CompileTask
-from gemm_tuner.core.markers import FLUSH_SYMBOL, LONG_FLUSH, LONG_FLUSH_SWEEPS
+from gemm_tuner.core.markers import FLUSH_SYMBOL
 from gemm_tuner.core.records import CompileResult, Target
 from gemm_tuner.core.workload import launch_all
 from gemm_tuner.languages.triton import artifact, entry_group
@@ -89,7 +89,7 @@ class Triton:
             take_known_key()
         return ListenedCompiles()
 
-    def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[[], None]]:
+    def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[..., None]]:
         import torch
 
         from gemm_tuner.languages.triton.support_kernels import FLUSH_BLOCK_SIZE, support_launches
@@ -98,10 +98,13 @@ class Triton:
         buffer = torch.zeros(blocks * FLUSH_BLOCK_SIZE, dtype=torch.int32, device=device)
         sink = torch.zeros(1, dtype=torch.int32, device=device)
         launches = {launch[0]: launch for launch in support_launches(buffer, sink, blocks)}
-        # The kernel reads the block of the first index, once for each of the second.
         symbol, kernel, grid, *arguments = launches[FLUSH_SYMBOL]
-        launches[LONG_FLUSH] = (symbol, kernel, (*grid, LONG_FLUSH_SWEEPS), *arguments)
-        return {key: partial(launch_all, [launch]) for key, launch in launches.items()}
+
+        def flush(sweeps: int = 1) -> None:
+            # The kernel reads the block of the first index, once for each of the second.
+            launch_all([(symbol, kernel, (*grid, sweeps), *arguments)])
+
+        return {**{key: partial(launch_all, [launch]) for key, launch in launches.items()}, FLUSH_SYMBOL: flush}
 
 
 class ListenedCompiles:
