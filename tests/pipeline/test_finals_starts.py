@@ -88,6 +88,16 @@ def test_all_processes_start_at_once_where_screening_has_told_the_noise(tmp_path
     assert of_two == match.finals.plan.rounds  # long calls, which look noisy at the power limit, have no more
 
 
+def test_a_size_whose_noise_is_unknown_does_not_keep_processes_from_starting(tmp_path: Path) -> None:
+    at_once = threading.Barrier(5)
+    gpu = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=0.002, overlaps=True)
+    gpu.before = lambda plan: at_once.wait(timeout=240) and None
+    match = Match(tmp_path, gpu)
+    match.session.store.add_timings(screened(TWO, 20.0, 0.01), SCREEN)
+    match.run()
+    assert {one.rounds for works in match.works() for one in works if one.problem == ONE} == {match.finals.plan.rounds}
+
+
 @pytest.mark.parametrize("why", ["few configurations", "a budget"])
 def test_the_noise_of_screening_does_not_count(why: str, tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=NOISE, overlaps=True))
