@@ -28,6 +28,9 @@ SPUN_SWEEPS = 32
 # Before a call of several kernels, the flush keeps the GPU busy for this multiple of the time that the host needs to
 # launch the call.
 LAUNCH_MARGIN = 2.0
+# A call of finals, with its flush, takes the GPU hardly more than this multiple of the best kernel's time, if that is
+# long enough to tire it.
+MOST_TIMES_BEST = 2.0
 # More would take the GPU longer than most calls.
 MOST_SWEEPS = 64
 
@@ -112,9 +115,14 @@ class Bench:
             time.sleep(max(0.0, self._rested_at - time.perf_counter()))
             self._spin(SPIN_UP_SWEEPS)
 
-    def note_load(self, seconds: float, calls: int) -> None:
-        """Records how long the calls of a size's finals took, which have just ended, for the next ``rest``."""
-        tiring = seconds * 1e6 > TIRING_CALL_US * calls
+    def note_load(self, seconds: float, calls: int, best_us: float) -> None:
+        """Records how long the calls of a size's finals took, which have just ended, for the next ``rest``.
+
+        best_us: the shortest time of a kernel of the size; 0 if it is unknown. A host that others keep busy makes calls
+        look longer than they were for the GPU.
+        """
+        call_us = seconds * 1e6 / max(1, calls)
+        tiring = (min(call_us, MOST_TIMES_BEST * best_us) if best_us else call_us) > TIRING_CALL_US
         self._rested_at = time.perf_counter() + REST_S if tiring else 0.0
 
     @property

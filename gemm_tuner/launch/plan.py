@@ -66,7 +66,8 @@ class Work:
     vendor:  the finals also time the vendor library's call.
     again:   the entry whose kernel the finals time a second time as AA_TEST; "" for none.
     rounds:  number of rounds of the finals; 0: the method's timed_calls.
-    best_us: time of the best known configuration, for the early stop of screening; 0 if unknown.
+    best_us: screening time of the best known configuration, for the early stop of screening and the rests of finals; 0
+             if unknown.
     reference: the entry that was screened first, if any was; else the first of this work that is no loser serves.
     reference_us: its time when it was screened.
     """

@@ -99,7 +99,7 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
                 bench.processor.wait()
     except Exception as error:
         raise StickyError(f"{type(error).__name__}: {error}") from error
-    bench.note_load(time.perf_counter() - began, turns * len(running))
+    bench.note_load(time.perf_counter() - began, turns * len(running), work.best_us)
     for candidate in running:
         bench.journal.write(End(index, candidate.name))
 
