@@ -175,7 +175,7 @@ def run(
         processor.wait()
         return bench
 
-    bench = opened(make, Loading(plan, journal, scripts, processor, spent), journal, turn)
+    bench = opened(make, Loading(plan, journal, scripts, processor, spent), journal, turn, plan.place)
     journal.write(DeviceUsed(processor.name, processor.torch_version))
     if turn is not None:
         with spent.of(OTHERS_OPEN):

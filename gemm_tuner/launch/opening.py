@@ -13,7 +13,7 @@ from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.failures import status_of
 from gemm_tuner.launch.journal import ADMITTED, OPENED, TURN, Journal
 from gemm_tuner.launch.loading import Loading
-from gemm_tuner.launch.plan import Plan
+from gemm_tuner.launch.plan import AHEAD, ANYWHERE, BEHIND, Plan
 from gemm_tuner.launch.processor import processor_of
 from gemm_tuner.launch.turn import Turn
 
@@ -21,8 +21,11 @@ from gemm_tuner.launch.turn import Turn
 LIMIT_S = 120.0
 
 
-def opened(make: Callable[[], Bench], loading: Loading, journal: Journal, turn: Turn | None) -> Bench:
-    """What ``make`` returns, in this launcher's turn; None for no turns. Then what it needs is loaded.
+def opened(
+    make: Callable[[], Bench], loading: Loading, journal: Journal, turn: Turn | None, place: str = ANYWHERE
+) -> Bench:
+    """What ``make`` returns, in this launcher's turn; None for no turns. Then what it needs is loaded. place: the
+    plan's.
 
     Both are done before the turn, beside other launchers, while none is timing. If the GPU's memory does not suffice
     for that, the rest is done in the turn, when others have freed theirs.
@@ -34,6 +37,8 @@ def opened(make: Callable[[], Bench], loading: Loading, journal: Journal, turn: 
         journal.reach(OPENED)
         return bench
     made: Bench | None = None
+    if place == AHEAD:
+        turn.go_ahead()
     with turn.opening():
         journal.reach(ADMITTED)
         try:
@@ -44,6 +49,8 @@ def opened(make: Callable[[], Bench], loading: Loading, journal: Journal, turn: 
                 raise
             loading.processor.free_memory()
     journal.reach(OPENED)
+    if place == BEHIND:
+        turn.stay_behind()
     take(turn, journal)
     if made is None or not loading.done:
         turn.begin_timing()  # until then others may hold operands of theirs

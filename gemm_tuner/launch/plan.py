@@ -32,6 +32,8 @@ STOP_FILE = "stop"
 # Exit status of a launcher that cannot write its journal; EX_IOERR of sysexits.h.
 EXIT_CANNOT_WRITE = 74
 SCREEN, FINALS, VERIFY = STAGES = ("screen", "finals", "verify")
+# When a launcher has its turn, of those that start together: as it comes, before those BEHIND, behind those AHEAD.
+PLACES = ANYWHERE, AHEAD, BEHIND = ("", "ahead", "behind")
 DEVICES = ("cuda", "cpu")
 
 
@@ -93,6 +95,7 @@ class Plan:
     stop_at_first_right: checks stop at the first correct configuration.
     process:             number of the finals process; it determines operand addresses and the order of calls.
     together:            the planned processes of these finals start together: those that choose come first.
+    place:               one of PLACES.
     deadline:            Unix time after which no configuration and no round of finals begins; 0: none.
     """
 
@@ -108,6 +111,7 @@ class Plan:
     deadline: Finite = 0.0
     process: Count = 0
     together: bool = False
+    place: str = ANYWHERE
 
     def is_over(self) -> bool:
         """Whether the deadline has passed."""
@@ -133,7 +137,7 @@ class Plan:
 
     def fault(self) -> str:
         """Why this plan cannot be executed; "" if it can."""
-        for name, known in (("stage", STAGES), ("device", DEVICES)):
+        for name, known in (("stage", STAGES), ("device", DEVICES), ("place", PLACES)):
             if getattr(self, name) not in known:
                 return f"{name} is {show(getattr(self, name))} and none of {', '.join(known)}"
         for number, work in enumerate(self.work):

@@ -30,12 +30,24 @@ class Turn:
     _queue: a second lock, which the one of those that wait holds whose turn is next: so that it cannot be overtaken by
             one that gives way and then waits again.
     _quiet: a third one, which those that open the GPU share, and the one that times has alone.
+    _ahead: a fourth one, which those share that have not had their turn and go ahead of others.
     """
 
     def __init__(self, lock: Path, folder: Path) -> None:
         self._waiting_file = folder / WAITING_FILE
         self._queue = os.open(lock.with_name(f"{lock.name}.queue"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._held, self._quiet = _opened_high(lock), _opened_high(lock.with_name(f"{lock.name}.quiet"))
+        self._ahead = os.open(lock.with_name(f"{lock.name}.ahead"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def go_ahead(self) -> None:
+        """From now on until this process has its turn, those that call ``stay_behind`` wait for that."""
+        fcntl.flock(self._ahead, fcntl.LOCK_SH)
+
+    def stay_behind(self) -> None:
+        """Waits until all that go ahead have had their turns, or have it."""
+        with _marked(self._waiting_file):
+            fcntl.flock(self._ahead, fcntl.LOCK_EX)
+            fcntl.flock(self._ahead, fcntl.LOCK_UN)
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
@@ -53,6 +65,7 @@ class Turn:
             fcntl.flock(self._queue, fcntl.LOCK_EX)
             fcntl.flock(self._held, fcntl.LOCK_EX)
             fcntl.flock(self._queue, fcntl.LOCK_UN)
+        fcntl.flock(self._ahead, fcntl.LOCK_UN)
 
     def begin_timing(self) -> None:
         """In its turn: waits for those that are opening the GPU. Others wait with that until this one's ``end``."""

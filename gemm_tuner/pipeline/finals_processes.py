@@ -12,7 +12,7 @@ from gemm_tuner.core.records import Problem, Status, Timing
 from gemm_tuner.decide import estimates
 from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.decide.sheet import call_noise, screening_noise
-from gemm_tuner.launch.plan import FINALS, SCREEN, Work
+from gemm_tuner.launch.plan import ANYWHERE, FINALS, SCREEN, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.gpu_watch import Sample
@@ -149,7 +149,7 @@ class FinalsProcesses:
         self, together: Together, sizes: int, plan: FinalsPlan, on_event: OnEvent, more: More | None
     ) -> list[Found]:
         """Runs all of the processes. An error in one ends the others."""
-        processes, found = together.processes, together.found
+        processes, found, planned = together.processes, together.found, len(together.processes)
         known: dict[Problem, int] = {}
         futures: list[Future[list[StageRun]]] = []
 
@@ -173,7 +173,8 @@ class FinalsProcesses:
 
             work = [replace(one, rounds=rounds(one)) for one in processes[at].work]
             heard = together.turns.heard_by(at, on_event)
-            return self._time_one(replace(processes[at], work=work), sizes, heard, found[at])
+            process = replace(processes[at], work=work)
+            return self._time_one(process, sizes, heard, found[at], process.place if at < planned else ANYWHERE)
 
         threading.Thread(target=estimates.load, name="imports", daemon=True).start()
         if len(processes) == 1 and more is None:
@@ -218,7 +219,7 @@ class FinalsProcesses:
         entries = len(work.entries) + work.vendor + bool(work.again)
         return 0 if noise is None else plan.rounds_by_screening(noise, entries, best_us)
 
-    def _time_one(self, process: Process, sizes: int, on_event: OnEvent, into: Found) -> list[StageRun]:
+    def _time_one(self, process: Process, sizes: int, on_event: OnEvent, into: Found, place: str) -> list[StageRun]:
         labels = self.gpus.labels
 
         def enter(timings: Mapping[Key, Timing]) -> None:
@@ -228,7 +229,7 @@ class FinalsProcesses:
             with self._entering:
                 self.times.enter(mine, gpus.__getitem__, into)
 
-        plans = self.planner.finals(process.number, self._deadline(sizes), together=self.together)
+        plans = self.planner.finals(process.number, self._deadline(sizes), together=self.together, place=place)
         crashes = {key: timing for key, timing in self.times.crashes.items() if key in process.keys}
         enter(crashes)
         runs = self.fleet.time(remaining(process.work, crashes), plans, on_event, enter, True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from gemm_tuner.core.records import Problem, Role, Status
 from gemm_tuner.launch.journal import End, Fail
-from gemm_tuner.launch.plan import VENDOR, Work
+from gemm_tuner.launch.plan import AHEAD, BEHIND, VENDOR, Work
 from gemm_tuner.measure.gpu_watch import Sample
 from gemm_tuner.measure.launcher_events import Heard, OnEvent
 from gemm_tuner.measure.parse_run import Key
@@ -27,6 +27,12 @@ class Process:
     number: int
     roles: Roles
     work: list[Work]
+
+    @property
+    def place(self) -> str:
+        """Where it has its turn among those that start together: the sooner those that choose have ended, the sooner it
+        is known which sizes need more of them."""
+        return AHEAD if Role.CHOOSE in self.roles.values() else BEHIND
 
     @property
     def keys(self) -> set[Key]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gemm_tuner.core.records import Device
 from gemm_tuner.core.script import Script
-from gemm_tuner.launch.plan import FINALS, SCREEN, Method, Plan, Work
+from gemm_tuner.launch.plan import ANYWHERE, FINALS, SCREEN, Method, Plan, Work
 from gemm_tuner.measure.fleet import deal, starts_for, starts_for_finals
 from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.space.size_state import SizeState
@@ -54,11 +54,13 @@ class Planner:
         plan = Plan(SCREEN, self._paths, (), method, deadline=deadline)
         return lambda share: self._filled(plan, deal(share, max(jobs, starts_for(share))))
 
-    def finals(self, process: int = 0, deadline: float = 0.0, *, together: bool = False) -> PlansOf:
+    def finals(
+        self, process: int = 0, deadline: float = 0.0, *, together: bool = False, place: str = ANYWHERE
+    ) -> PlansOf:
         """Plans of the finals process with this number. deadline: Unix time after which only the minimum number of
-        rounds is completed; 0 for none. together: see ``launch.plan.Plan``."""
+        rounds is completed; 0 for none. together, place: see ``launch.plan.Plan``."""
         method = self.method(self._options.iters)
-        plan = Plan(FINALS, self._paths, (), method, deadline=deadline, process=process, together=together)
+        plan = Plan(FINALS, self._paths, (), method, deadline=deadline, process=process, together=together, place=place)
         return lambda share: self._filled(plan, deal(share, starts_for_finals(share, method.timed_calls)))
 
     def _filled(self, plan: Plan, parts: list[list[Work]]) -> list[tuple[Plan, Path]]:

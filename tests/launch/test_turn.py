@@ -19,7 +19,7 @@ import pytest
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.journal import ADMITTED, IMPORTED, LAUNCHED, OPENED, READY, TURN, Journal
 from gemm_tuner.launch.opening import opened
-from gemm_tuner.launch.plan import FINALS, Method, Plan
+from gemm_tuner.launch.plan import AHEAD, ANYWHERE, BEHIND, FINALS, Method, Plan
 from gemm_tuner.launch.processor import Cpu
 from gemm_tuner.launch.turn import WAITING_FILE, Turn
 from gemm_tuner.system.installation import IMPORT_ROOT
@@ -43,6 +43,12 @@ for line in map(str.strip, sys.stdin):
     elif line == "take":
         turn.take()
         say("begins")
+    elif line == "go ahead":
+        turn.go_ahead()
+        say("goes ahead")
+    elif line == "stay behind":
+        turn.stay_behind()
+        say("may take")
     elif line == "time":
         turn.begin_timing()
         say("times")
@@ -144,6 +150,41 @@ def test_where_nobody_waits_it_goes_on_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / WAITING_FILE).exists()
     turn.end()
     Turn(tmp_path / "turn", tmp_path).take()
+
+
+def test_one_that_stays_behind_has_its_turn_after_all_that_go_ahead(start: Start, tmp_path: Path) -> None:
+    first, second = start("first", "go ahead"), start("second", "go ahead")
+    until(lambda: len(done(tmp_path)) == 2)
+    behind = start("behind", "stay behind")
+    until(behind.waits)
+    first.tell("take")
+    until(lambda: "first begins" in done(tmp_path))
+    second.process.kill()
+    until(lambda: "behind may take" in done(tmp_path))
+    behind.tell("take")
+    until(lambda: behind.waits() and is_next(tmp_path))
+    first.tell("end")
+    until(lambda: "behind begins" in done(tmp_path))
+
+
+@pytest.mark.parametrize(("place", "behind"), [(AHEAD, False), (BEHIND, True), (ANYWHERE, False)])
+def test_a_launcher_waits_for_those_ahead_if_its_plan_says_so(
+    start: Start, tmp_path: Path, place: str, behind: bool
+) -> None:
+    ahead = start("ahead", "go ahead")
+    until(lambda: bool(done(tmp_path)))
+    written, turn = io.StringIO(), Turn(tmp_path / "turn", tmp_path)
+    loading: Any = SimpleNamespace(load=lambda last: None, done=True)
+    bench: Any = object()
+    opens = threading.Thread(target=opened, args=(lambda: bench, loading, Journal(written), turn, place), daemon=True)
+    opens.start()
+    if behind:
+        until(lambda: OPENED in written.getvalue() and (tmp_path / WAITING_FILE).exists())
+        assert TURN not in written.getvalue()
+        ahead.process.kill()
+    opens.join(timeout=60)
+    assert TURN in written.getvalue()
+    turn.end()
 
 
 def test_launchers_open_the_gpu_side_by_side_and_before_their_turn(start: Start, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tuning import StandInGpu, limit
 
 from gemm_tuner.core.records import Role
 from gemm_tuner.decide.finals_plan import FinalsPlan
-from gemm_tuner.launch.plan import FINALS, SCREEN, Plan
+from gemm_tuner.launch.plan import AHEAD, ANYWHERE, BEHIND, FINALS, SCREEN, Plan
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.budget import Budget
 
@@ -29,6 +29,15 @@ def test_further_processes_run_beside_each_other(tmp_path: Path) -> None:
     finals = match.run()
     assert sorted(plan.process for plan in gpu.plans) == [*range(7)]
     assert {t.role for t in finals.timings[ONE] if t.process > 4} == {Role.CHOOSE}
+
+
+def test_processes_that_choose_have_their_turns_before_those_that_publish(tmp_path: Path) -> None:
+    """So that it is known early which sizes need more of them. These come as they do."""
+    gpu = Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.03, 0.0, 0.0))
+    gpu.overlaps = True
+    Match(tmp_path, gpu).run()
+    places = {plan.process: plan.place for plan in gpu.plans}
+    assert [places[number] for number in range(7)] == [AHEAD] * 3 + [BEHIND] * 2 + [ANYWHERE] * 2
 
 
 def test_further_processes_begin_while_those_that_publish_run(tmp_path: Path) -> None:
