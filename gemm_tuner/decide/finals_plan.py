@@ -12,6 +12,10 @@ from gemm_tuner.measure.budget import Cost
 
 PROCESSES = 5
 MORE_PROCESSES = 2
+# Additional publishing processes if another finalist was significantly faster than the chosen one in the first ones.
+# Runs of MANY_SIZES or more often need them (of 20 sizes on an H200: six of eleven).
+PUBLISH_AGAIN = 2
+MANY_SIZES = 5
 # The number of rounds is chosen so that the median of one process has this standard error, which is less than the
 # difference between processes.
 TARGET_PCT = 0.25
@@ -63,6 +67,10 @@ class FinalsPlan:
     def most_choosing(self) -> int:
         """The maximum number of choosing processes, including additional ones."""
         return self.choosing + self.more
+
+    def may_follow(self, sizes: int) -> int:
+        """The number of processes to expect after the planned ones."""
+        return self.more + PUBLISH_AGAIN * (sizes >= MANY_SIZES)
 
     def rounds_at(self, noise: float | None) -> int:
         """Number of rounds for a size whose calls have the relative standard deviation ``noise`` (None: unknown)."""

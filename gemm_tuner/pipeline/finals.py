@@ -9,7 +9,7 @@ from functools import partial
 
 from gemm_tuner.core.records import Problem, Role, Status, Timing
 from gemm_tuner.decide import choose
-from gemm_tuner.decide.finals_plan import PROCESSES, FinalsPlan
+from gemm_tuner.decide.finals_plan import PROCESSES, PUBLISH_AGAIN, FinalsPlan
 from gemm_tuner.decide.ranking import Judge, Published, Ranking, judge_of
 from gemm_tuner.decide.sheet import Sheet, sheet_of
 from gemm_tuner.launch.plan import FINALS, SCREEN
@@ -26,8 +26,6 @@ from gemm_tuner.store.finals_times import FinalsTimes, Found
 from gemm_tuner.store.overruled import Overruled
 from gemm_tuner.store.store import Store
 
-# Additional publishing processes if another finalist was significantly faster than the chosen one in the first ones.
-PUBLISH_AGAIN = 2
 NOT_PUBLISHED = "the trace of no process that publishes has it"
 
 
@@ -117,7 +115,7 @@ class Finals:
             problems = [state.problem for state, _ in batch]
             each = [dict.fromkeys(problems, role(one)) for one in range(index, until)]
             more = self._runner.overlap and self._runner.together and until - index == self.plan.processes > 1
-            self._process(batch, each, then=self.plan.more, more=more)
+            self._process(batch, each, then=self.plan.may_follow(len(batch)), more=more)
             for state, _ in batch:
                 self._planned[state.problem] += until - index
             for problem in self._take_moved():  # what it has had since then is of its new GPU

@@ -13,6 +13,7 @@ from hot_sensor import HotAtFirst
 from tuning import StandInGpu, limit
 
 from gemm_tuner.core.records import Role
+from gemm_tuner.decide import finals_plan
 from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.launch.plan import AHEAD, ANYWHERE, BEHIND, FINALS, SCREEN, Plan
 from gemm_tuner.measure import gpu_watch
@@ -29,6 +30,17 @@ def test_further_processes_run_beside_each_other(tmp_path: Path) -> None:
     finals = match.run()
     assert sorted(plan.process for plan in gpu.plans) == [*range(7)]
     assert {t.role for t in finals.timings[ONE] if t.process > 4} == {Role.CHOOSE}
+
+
+@pytest.mark.parametrize(("many", "waiting"), [(2, 5 + 2 + 2), (3, 5 + 2)])
+def test_of_many_sizes_launchers_wait_for_a_choice_that_is_contradicted(
+    many: int, waiting: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finals_plan, "MANY_SIZES", many)
+    gpu, counts = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, overlaps=True), list[int]()
+    monkeypatch.setattr(gpu, "prepare_finals", counts.append)
+    Match(tmp_path, gpu).run()
+    assert counts == [waiting, 0]
 
 
 def test_processes_that_choose_have_their_turns_before_those_that_publish(tmp_path: Path) -> None:
