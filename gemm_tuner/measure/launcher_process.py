@@ -137,7 +137,7 @@ class LiveLauncher(Control, Launcher):
             if converted.exit_status == 0:
                 break
         if converted is not None and converted.exit_status != 0 and ended.exit_status == 0:
-            raise profiler_failed(self.profiler, converted)
+            raise profiler_failed(self.profiler, converted, ended)
         return ended
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:

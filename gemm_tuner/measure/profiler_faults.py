@@ -9,13 +9,15 @@ from gemm_tuner.profilers import PROFILERS, Profiler
 from gemm_tuner.system.processes import Ended
 
 
-def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:
-    """The error for a failure of the profiler itself."""
+def profiler_failed(profiler: Profiler, ended: Ended, recorded: Ended | None = None) -> EnvironmentFault:
+    """The error for a failure of the profiler itself. recorded: its start, where the conversion of what it recorded
+    failed, which then may not be there; the reason is in what the start printed."""
     what = f"{profiler.name} ended with {ended.how()}"
     if ended.stalled:
         what = f"{profiler.name} did not come to an end and was killed"
+    before = recorded.log_tail() if recorded else ""
     return EnvironmentFault(
-        f"{what}: {ended.log_tail() or 'it printed nothing'}",
+        f"{what}: {ended.log_tail() or 'it printed nothing'}{before and f'; when it recorded it printed: {before}'}",
         where=str(ended.log_path),
         hint=joined("read that file", another_tool(profiler)),
     )

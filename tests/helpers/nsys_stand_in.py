@@ -38,8 +38,11 @@ def profile(arguments: list[str], fault: str) -> int:
         print("The target application terminated. No GPU for nsys.", file=sys.stderr)
         return 1
     at = arguments.index("-o")
-    Path(arguments[at + 1] + ".nsys-rep").touch()
+    if fault != "no recording":
+        Path(arguments[at + 1] + ".nsys-rep").touch()
     status = run(arguments[at + 2 :])
+    if fault == "no recording":
+        print("Importer error: nothing was written")
     if fault == "slow report" and status != 0:
         Path(os.environ["HANG_NOTES"], "slow").touch()  # hang_clock.py cannot be imported: it takes longer than limits
         time.sleep(SLOW_S)
@@ -74,7 +77,7 @@ def stats(arguments: list[str], fault: str) -> int:
     if fault == "stats never ends":
         (stem.parent / "stats.pid").write_text(str(os.getpid()))
         time.sleep(600)
-    if fault == "stats fails" or (fault == "too much" and len(kernels) > 8):
+    if fault in ("stats fails", "no recording") or (fault == "too much" and len(kernels) > 8):
         print("ERROR: the report cannot be opened", file=sys.stderr)
         return 1
     if fault == "no file" or (died and fault == "nothing after a crash"):
