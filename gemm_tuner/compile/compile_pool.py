@@ -147,9 +147,7 @@ class CompilePool:
 
     def _hand_out(self, queue: TaskQueue) -> None:
         """Gives tasks to idle workers, and starts more workers while there are more tasks than workers."""
-        for worker in self._workers:
-            if worker.ready and worker.task is None:
-                self._give_next(worker, queue)
+        self._give(queue)
         there = Counter((worker.language, worker.finds) for worker in self._workers)
         most = {("", False): self.workers}  # nobody looks in the cache for these before they are compiled
         for language in filter(None, self._languages):
@@ -162,10 +160,30 @@ class CompilePool:
             missing = min(most[takers] - there[takers], waiting[takers] - starting[takers])
             self._workers += [self._start_worker(*takers) for _ in range(missing)]
 
-    def _give_next(self, worker: Worker, queue: TaskQueue) -> None:
-        takers = worker.language, worker.finds
-        ask = queue.first if worker.finds else queue.take
-        task = ask(lambda task: self._takers_of(task) == takers)
+    def _give(self, queue: TaskQueue) -> None:
+        """Gives the next tasks to idle workers. As many compile at a time as there are workers of one language, so that
+        no language takes the cores from what the queue has first."""
+        idle = [worker for worker in self._workers if worker.ready and worker.task is None]
+        of_language = defaultdict[str, list[Worker]](list)
+        for worker in idle:
+            if worker.finds:
+                self._let_find(worker, queue)
+            else:
+                of_language[worker.language].append(worker)
+
+        def has_worker(task: CompileTask) -> bool:
+            language, finds = self._takers_of(task)
+            return not finds and bool(of_language[language])
+
+        at_work = sum(worker.task is not None and not worker.finds for worker in self._workers)
+        while at_work < self.workers and (task := queue.take(has_worker)):
+            worker = of_language[self._language_of(task)].pop(0)
+            worker.give(task, self.limit(worker.language))
+            at_work += 1
+
+    def _let_find(self, worker: Worker, queue: TaskQueue) -> None:
+        """Lets a worker look in the cache for the next task that was not looked for, and that goes on waiting."""
+        task = queue.first(lambda task: self._takers_of(task) == (worker.language, True))
         if task is not None:
             worker.give(task, self.limit(worker.language))
 
@@ -199,7 +217,7 @@ class CompilePool:
             elif done is not None and (not worker.finds or queue.remove(done)):
                 if not answer.cached:
                     self._seconds[worker.language].append(answer.seconds)
-                self._give_next(worker, queue)
+                self._give(queue)
                 yield done, answer
         now = time.monotonic()
         for worker in busy.values():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,13 @@ from process_samples import alive, ends
 
 from gemm_tuner.compile import fork_server, worker_servers
 from gemm_tuner.compile.compile_pool import CompilePool
+from gemm_tuner.compile.pool_worker import Worker
+from gemm_tuner.compile.task_queue import TaskQueue
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.language import CompileTask, language_of
 from gemm_tuner.core.records import Status, Target
+from gemm_tuner.languages.together import Together
 from gemm_tuner.languages.triton.language import LANGUAGE
 
 
@@ -276,3 +281,30 @@ def test_workers_that_cannot_start_are_a_fault_of_the_environment(tmp_path: Path
     pool = CompilePool(LANGUAGE, nowhere, 1, tmp_path / "no\0folder", tmp_path / "log.txt", tmp_path)
     with pool, pytest.raises(EnvironmentFault, match="compile worker ended at its start, exit status 1"):
         list(pool.run(good_tasks(tmp_path)))
+
+
+def test_no_more_compile_at_a_time_where_there_are_several_languages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a language whose kernels are needed later takes the cores from the one whose kernels are waited for."""
+    go_on, at_once = tmp_path / "go on", list[int]()
+    pool = replace(pool_in(tmp_path, workers=1), language=Together(LANGUAGE, (language_of("c"),)))
+    give, hand_out = Worker.give, CompilePool._hand_out
+
+    def counted(worker: Worker, task: CompileTask, limit_s: float) -> None:
+        give(worker, task, limit_s)
+        at_once.append(sum(one.task is not None for one in pool._workers if not one.finds))
+
+    def handed_out(this: CompilePool, queue: TaskQueue) -> None:
+        hand_out(this, queue)
+        if any(one.language == "c" and one.ready for one in this._workers if not one.finds):
+            go_on.touch()
+
+    monkeypatch.setattr(Worker, "give", counted)
+    monkeypatch.setattr(CompilePool, "_hand_out", handed_out)
+    first = broken_task(tmp_path, calls=f"while not os.path.exists({str(go_on)!r}): time.sleep(0.01)")
+    assert first.script
+    second = replace(first, script=replace(first.script, language="c", kernel_sha="another"))
+    with pool:
+        answered = [task.script for task, _ in pool.run([first, second])]
+    assert answered == [first.script, second.script] and max(at_once) == 1
