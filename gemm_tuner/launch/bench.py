@@ -20,19 +20,17 @@ from gemm_tuner.launch.plan import REST_S, TIRING_CALL_US, VENDOR, Plan
 from gemm_tuner.launch.processor import Processor
 from gemm_tuner.launch.stopwatch import Stopwatch
 
-# Sweeps of flush kernels that take 30 ms and more, after which kernels take as long as later on (benchmarks/rest.py).
+# Sweeps of flush kernels that take about 30 ms on an H200, after which kernels take as long as later on
+# (benchmarks/rest.py), and those of one launch.
 SPIN_UP_SWEEPS = 1000
-# Of these, the last, which are timed, and those of one launch.
-TIMED_SWEEPS = 128
 SPUN_SWEEPS = 32
+# So many of these launches, the last, are timed, each by itself.
+TIMED_SPINS = 4
 # Before a call of several kernels, the flush keeps the GPU busy for this multiple of the time that the host needs to
 # launch the call.
 LAUNCH_MARGIN = 2.0
-# A call of finals, with its flush, takes the GPU hardly more than this multiple of the best kernel's time, if that is
-# long enough to tire it.
-MOST_TIMES_BEST = 2.0
-# More would take the GPU longer than most calls.
-MOST_SWEEPS = 64
+# A longer flush is not worth it: the call's kernels are then counted one by one.
+MOST_FLUSH_US = 2000.0
 
 
 class Bench:
@@ -96,16 +94,18 @@ class Bench:
         """Brings an idle GPU to its working clocks before the first timed call."""
         if not self.processor.idles:
             return
-        self._spin(SPIN_UP_SWEEPS - TIMED_SWEEPS)
-        launched = time.perf_counter()
-        self._spin(TIMED_SWEEPS)
-        self._sweep_us = (time.perf_counter() - launched) / TIMED_SWEEPS * 1e6
+        self._spin(SPIN_UP_SWEEPS)
+        # The shortest, since a host that is held up makes sweeps look longer than they are.
+        self._sweep_us = min(self._spin(SPUN_SWEEPS) for _ in range(TIMED_SPINS)) / SPUN_SWEEPS * 1e6
 
-    def _spin(self, sweeps: int) -> None:
-        """Keeps the GPU busy for as long as so many sweeps take, by few launches, since a profiler records each."""
+    def _spin(self, sweeps: int) -> float:
+        """Keeps the GPU busy for as long as so many sweeps take, by few launches, since a profiler records each.
+        Returns how long that took, in seconds."""
+        launched = time.perf_counter()
         for _ in range(sweeps // SPUN_SWEEPS):
             self.flush(SPUN_SWEEPS)
         self.processor.wait()
+        return time.perf_counter() - launched
 
     def rest(self) -> None:
         """Pauses after work that may have reached the power limit, until the clocks have recovered; then spins up. What
@@ -115,14 +115,11 @@ class Bench:
             time.sleep(max(0.0, self._rested_at - time.perf_counter()))
             self._spin(SPIN_UP_SWEEPS)
 
-    def note_load(self, seconds: float, calls: int, best_us: float) -> None:
-        """Records how long the calls of a size's finals took, which have just ended, for the next ``rest``.
-
-        best_us: the shortest time of a kernel of the size; 0 if it is unknown. A host that others keep busy makes calls
-        look longer than they were for the GPU.
+    def note_load(self, seconds: float, calls: int) -> None:
+        """Records how long the calls of a round of a size's finals took, which have just ended, for the next ``rest``.
+        It is to be the shortest round: a host that others keep busy makes calls look longer than they were for the GPU.
         """
-        call_us = seconds * 1e6 / max(1, calls)
-        tiring = (min(call_us, MOST_TIMES_BEST * best_us) if best_us else call_us) > TIRING_CALL_US
+        tiring = seconds * 1e6 > TIRING_CALL_US * calls
         self._rested_at = time.perf_counter() + REST_S if tiring else 0.0
 
     @property
@@ -169,7 +166,7 @@ class Bench:
         to the last end, which must not include waiting for the host."""
         busy_us = LAUNCH_MARGIN * candidate.launch_us if len(candidate.symbols) != 1 else 0.0
         sweeps = max(1, math.ceil(busy_us / self._sweep_us)) if self._sweep_us else 1
-        sweeps = sweeps if sweeps <= MOST_SWEEPS else 1
+        sweeps = sweeps if sweeps * self._sweep_us <= MOST_FLUSH_US else 1
         self.flush(sweeps)
         return sweeps * self._sweep_us
 

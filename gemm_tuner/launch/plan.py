@@ -17,7 +17,7 @@ from gemm_tuner.system.json_records import Above0, Count, Finite, Int, Positive,
 # a pause a size's times depend on the previous size: by up to 13 % after 60 to 400 ms of 8192^3, and after 0.1 s by at
 # most 0.4 % more than after 0.3 s (benchmarks/rest.py, one H100, 2026-11-25).
 REST_S = 0.1
-# The pause is made after finals whose calls take longer than this, including L2 flush and launch.
+# The pause is made after finals whose calls take longer than this in their shortest round, with L2 flush and launch.
 TIRING_CALL_US = 150.0
 PLAN_FORMAT = 1
 VENDOR = "torch.mm"
@@ -32,7 +32,8 @@ STOP_FILE = "stop"
 # Exit status of a launcher that cannot write its journal; EX_IOERR of sysexits.h.
 EXIT_CANNOT_WRITE = 74
 SCREEN, FINALS, VERIFY = STAGES = ("screen", "finals", "verify")
-# When a launcher has its turn, of those that start together: as it comes, before those BEHIND, behind those AHEAD.
+# When a launcher has its turn, of those that start together: as it comes, before those BEHIND, behind those AHEAD. A
+# second start of one AHEAD, after a crash, comes as it does.
 PLACES = ANYWHERE, AHEAD, BEHIND = ("", "ahead", "behind")
 DEVICES = ("cuda", "cpu")
 
@@ -68,8 +69,7 @@ class Work:
     vendor:  the finals also time the vendor library's call.
     again:   the entry whose kernel the finals time a second time as AA_TEST; "" for none.
     rounds:  number of rounds of the finals; 0: the method's timed_calls.
-    best_us: screening time of the best known configuration, for the early stop of screening and the rests of finals; 0
-             if unknown.
+    best_us: time of the best known configuration, for the early stop of screening; 0 if unknown.
     reference: the entry that was screened first, if any was; else the first of this work that is no loser serves.
     reference_us: its time when it was screened.
     """

@@ -5,6 +5,7 @@ Times in results come from the profiler only. The host's clock is only used to s
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from types import ModuleType
@@ -84,22 +85,23 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
     running = finalists(bench, index, work, scripts)
     with bench.spent.of(REST):
         bench.rest()
-    began, turns = time.perf_counter(), bench.method.warmup_calls + (work.rounds or bench.method.timed_calls)
+    turns, shortest_s = bench.method.warmup_calls + (work.rounds or bench.method.timed_calls), math.inf
     try:
         order = random.Random(f"{bench.method.seed} {bench.process} {index}")
         for turn in range(turns):
             if turn >= bench.method.warmup_calls + LEAST_ROUNDS and bench.over:
-                turns = turn
                 break
             bench.journal.write(Round(index, turn))
             order.shuffle(running)
+            began = time.perf_counter()
             with bench.spent.of(ROUNDS):
                 for candidate in running:
                     bench.call(candidate, warm=turn < bench.method.warmup_calls)
                 bench.processor.wait()
+            shortest_s = min(shortest_s, time.perf_counter() - began)
     except Exception as error:
         raise StickyError(f"{type(error).__name__}: {error}") from error
-    bench.note_load(time.perf_counter() - began, turns * len(running), work.best_us)
+    bench.note_load(shortest_s, len(running))
     for candidate in running:
         bench.journal.write(End(index, candidate.name))
 

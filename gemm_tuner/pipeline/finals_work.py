@@ -43,8 +43,7 @@ class FinalsWork:
             self.times.enter_again(done, role)
         if done or not left:
             return None
-        work = self.planner.work(state, left)
-        return replace(work, vendor=VENDOR not in failed, again=left[0], best_us=state.best_screened_us())
+        return replace(self.planner.work(state, left), vendor=VENDOR not in failed, again=left[0])
 
     def processes(
         self, finalists: Named, each: Sequence[Roles], first: int, has: Callable[[int], bool]

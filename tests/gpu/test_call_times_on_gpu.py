@@ -8,6 +8,8 @@ import pytest
 from gpu_work import Gpu
 
 from gemm_tuner.cli import main as cli
+from gemm_tuner.core.markers import FLUSH_SYMBOL
+from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.store import results
 
 # One call of two kernels, one of one; the first size is one for which torch.mm splits K, too.
@@ -28,3 +30,24 @@ def test_the_span_of_a_call_has_no_gap_of_the_host(gpu: Gpu, tmp_path: Path, mon
     assert 0.5 * of_two["summed_us"] <= of_two["median_us"] <= of_two["summed_us"] + LONGEST_GAP_US
     if "vendor_summed_us" in of_two:
         assert of_two["vendor_us"] <= of_two["vendor_summed_us"] + LONGEST_GAP_US
+
+
+def test_a_flush_of_many_sweeps_takes_as_long_as_so_many_flushes(gpu: Gpu) -> None:
+    """By it a call's kernels are queued before the first one begins."""
+    import torch
+
+    flush = LANGUAGE.support_calls(2**28, "cuda")[FLUSH_SYMBOL]
+
+    def shortest_ms(sweeps: int) -> float:
+        found: list[float] = []
+        for _ in range(5):
+            began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            began.record()
+            flush(sweeps)
+            ended.record()
+            ended.synchronize()
+            found.append(began.elapsed_time(ended))
+        return min(found)
+
+    shortest_ms(1)  # loads it
+    assert 8 < shortest_ms(16) / shortest_ms(1) < 24

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gemm_tuner.core.markers import FLUSH_SYMBOL
 from gemm_tuner.languages.c.language import LANGUAGE
 from gemm_tuner.launch import bench
 from gemm_tuner.launch.bench import Bench
@@ -28,21 +29,26 @@ class Clock:
         self.slept_s += seconds
 
 
+@pytest.mark.parametrize("sweeps", [1, 3])
+def test_a_flush_in_c_reads_its_memory_as_often_as_it_is_told(sweeps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(type(LANGUAGE), "load", lambda language, source: lambda buffer, count: sizes.append(count))
+    LANGUAGE.support_calls(4096, "cpu")[FLUSH_SYMBOL](sweeps)
+    assert sizes == [4096] * sweeps
+
+
 @pytest.mark.parametrize(
-    ("call_us", "best_us", "prepared_s", "pause_s"),
+    ("call_us", "prepared_s", "pause_s"),
     [
-        (2 * TIRING_CALL_US, 0.0, 0.0, REST_S),
-        (2 * TIRING_CALL_US, TIRING_CALL_US, 0.0, REST_S),
-        (2 * TIRING_CALL_US, TIRING_CALL_US / 10, 0.0, 0.0),
-        (2 * TIRING_CALL_US, 0.0, REST_S / 3, REST_S * 2 / 3),
-        (2 * TIRING_CALL_US, 0.0, 2 * REST_S, 0.0),
-        (TIRING_CALL_US / 2, 0.0, 0.0, 0.0),
+        (2 * TIRING_CALL_US, 0.0, REST_S),
+        (2 * TIRING_CALL_US, REST_S / 3, REST_S * 2 / 3),
+        (2 * TIRING_CALL_US, 2 * REST_S, 0.0),
+        (TIRING_CALL_US / 2, 0.0, 0.0),
     ],
 )
 def test_what_the_host_does_meanwhile_is_part_of_the_pause(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call_us: float, best_us: float, prepared_s: float, pause_s: float
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call_us: float, prepared_s: float, pause_s: float
 ) -> None:
-    """Calls of a short kernel that took long were a busy host's, which tires no GPU."""
     monkeypatch.setenv("GEMM_TUNER_C_CACHE", str(tmp_path))
     clock = Clock()
     monkeypatch.setattr(bench, "time", clock)
@@ -51,7 +57,7 @@ def test_what_the_host_does_meanwhile_is_part_of_the_pause(
     )
     of.rest()
     assert clock.slept_s == 0.0
-    of.note_load(call_us * 100 / 1e6, 100, best_us)
+    of.note_load(call_us * 100 / 1e6, 100)
     clock.now += prepared_s
     of.rest()
     assert clock.slept_s == pytest.approx(pause_s)

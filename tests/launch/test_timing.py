@@ -31,14 +31,16 @@ def test_finals_run_in_rounds_each_in_another_order_and_one_kernel_twice(tmp_pat
     assert {tuple(symbols) for name, symbols, _ in launcher.calls() if name == AA_TEST} == {("b_kernel",)}
 
 
-@pytest.mark.parametrize(("us_a_call", "rests"), [(0, 0), (1000, 1)])
+@pytest.mark.parametrize(("us_a_call", "busy_rounds", "rests"), [(0, 0, 0), (1000, 0, 1), (10, 4, 0), (10, 5, 1)])
 def test_the_gpu_rests_after_a_size_of_long_calls_only(
-    us_a_call: int, rests: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    us_a_call: int, busy_rounds: int, rests: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now_s, slept = [0.0], list[float]()
+    """Not after calls that took long because something else kept the host busy in all rounds but one."""
+    now_s, slept, made = [0.0], list[float](), [0]
 
     def runs() -> None:
-        now_s[0] += us_a_call / 1e6
+        made[0] += 1  # the first is no round, and the second one to warm up
+        now_s[0] += (1000 if 1 < made[0] <= 2 + busy_rounds else us_a_call) / 1e6
 
     clock = SimpleNamespace(perf_counter=lambda: now_s[0], sleep=slept.append, time=time.time)
     monkeypatch.setattr(bench_module, "time", clock)
@@ -47,18 +49,19 @@ def test_the_gpu_rests_after_a_size_of_long_calls_only(
     finals(launcher.bench, 0, work("a", rounds=5), [Script(a=runs)])
     assert slept == []
     finals(launcher.bench, 1, work("a", rounds=5), [Script(a=runs)])
-    since_s = us_a_call / 1e6  # the first call of the next size
+    since_s = us_a_call / 1e6  # of the first call of the next size
     assert slept == pytest.approx([bench_module.REST_S - since_s] * rests)
 
 
 class SimulatedGpu(IdlingCpu):
     """A queue in simulated time: what the host launches starts when the GPU is free. waits_us: how long the GPU had
-    nothing to do before each launch."""
+    nothing to do before each launch. late_us: the host goes on so much later, once, after the third wait."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now_s = self.free_at_s = 0.0
         self.waits_us: list[tuple[str, float]] = []
+        self.late_us, self._waits = 0.0, 0
 
     def launched(self, name: str, host_us: float, gpu_us: float) -> None:
         self.now_s += host_us / 1e6
@@ -67,6 +70,9 @@ class SimulatedGpu(IdlingCpu):
 
     def wait(self) -> None:
         self.now_s = max(self.now_s, self.free_at_s)
+        self._waits += 1
+        if self._waits == 3:
+            self.now_s, self.late_us = self.now_s + self.late_us / 1e6, 0.0
 
 
 class ThreeKernels(Script):
@@ -77,12 +83,17 @@ class ThreeKernels(Script):
         return [(f"{config['name']}_{number}", Kernel(does), (1,), (), {}) for number in range(3)]
 
 
-@pytest.mark.parametrize(("sweep_us", "full"), [(50.0, True), (5.5, True), (240 / 64 - 0.1, False)])
+@pytest.mark.parametrize(
+    ("sweep_us", "launch_us", "full"),
+    [(50.0, 40.0, True), (5.5, 40.0, True), (30.0, 300.0, True), (30.0, 340.0, False)],
+)
+@pytest.mark.parametrize("late_us", [0.0, 8000.0])
 def test_no_wait_for_the_host_is_in_the_span_of_a_call(
-    sweep_us: float, full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sweep_us: float, launch_us: float, full: bool, late_us: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The journal says of each timed call whether that is so. The host takes 120 us to launch a call: one flush of as
-    many sweeps as keep the GPU busy for twice that time comes before it, unless that takes too many."""
+    """The journal says of each timed call whether that is so. One flush of as many sweeps as keep the GPU busy for
+    twice the time that the host takes to launch a call's three kernels comes before it, unless that takes too long. How
+    long a sweep takes is known also where the host was held up once when it was measured."""
     gpu = SimulatedGpu()
     clock = SimpleNamespace(perf_counter=lambda: gpu.now_s, sleep=lambda s: None, time=time.time)
     monkeypatch.setattr(bench_module, "time", clock)
@@ -93,9 +104,11 @@ def test_no_wait_for_the_host_is_in_the_span_of_a_call(
         flush_bytes=4096,
     )
     launcher.bench.processor = gpu
+    gpu.late_us = late_us
     launcher.bench.spin_up()
+    assert gpu.late_us == 0.0
     gpu.waits_us.clear()
-    finals(launcher.bench, 0, work("a", rounds=5), [ThreeKernels(a=lambda: gpu.launched("kernel", 40.0, 3.0))])
+    finals(launcher.bench, 0, work("a", rounds=5), [ThreeKernels(a=lambda: gpu.launched("kernel", launch_us, 3.0))])
     timed = [call for call in calls_of(launcher.journal()) if not call.warm]
     assert len(timed) == 5 and [call.queued for call in timed] == [full] * 5
     waits = [us for name, us in gpu.waits_us if name == "kernel"][-15:]
@@ -109,7 +122,7 @@ def test_the_journal_explains_every_row_of_the_trace_flushes_included(
 ) -> None:
     """With the spin-up, and those of the rests between two sizes."""
     monkeypatch.setattr(bench_module, "SPIN_UP_SWEEPS", 3 * bench_module.SPUN_SWEEPS)
-    monkeypatch.setattr(bench_module, "TIMED_SWEEPS", bench_module.SPUN_SWEEPS)
+    monkeypatch.setattr(bench_module, "TIMED_SPINS", 1)
     monkeypatch.setattr(bench_module, "REST_S", 0)
     monkeypatch.setattr(bench_module, "TIRING_CALL_US", -1)
     launched = list[str]()
@@ -120,7 +133,7 @@ def test_the_journal_explains_every_row_of_the_trace_flushes_included(
         stage(launcher.bench, index, work(*NAMES), [script])
     calls = calls_of(launcher.journal())
     assert [name for call in calls for name in call.rows] == launched
-    spun = 3 + 3 * (stage is finals)
+    spun = 4 + 3 * (stage is finals)
     assert launched.count(FLUSH_SYMBOL) == spun + sum(not call.warm for call in calls)
     assert {call.round for call in calls if not call.warm} == ({1, 2, 3} if stage is finals else {None})
 
