@@ -69,8 +69,8 @@ class FinalsPlan:
         return self.choosing + self.more
 
     def may_follow(self, sizes: int) -> int:
-        """The number of processes to expect after the planned ones."""
-        return self.more + PUBLISH_AGAIN * (sizes >= MANY_SIZES)
+        """The number of processes to expect on a GPU after the planned ones of so many sizes."""
+        return (self.more + PUBLISH_AGAIN * (sizes >= MANY_SIZES)) * (self.processes > 1)
 
     def rounds_at(self, noise: float | None) -> int:
         """Number of rounds for a size whose calls have the relative standard deviation ``noise`` (None: unknown)."""

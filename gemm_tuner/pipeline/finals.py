@@ -115,7 +115,8 @@ class Finals:
             problems = [state.problem for state, _ in batch]
             each = [dict.fromkeys(problems, role(one)) for one in range(index, until)]
             more = self._runner.overlap and self._runner.together and until - index == self.plan.processes > 1
-            self._process(batch, each, then=self.plan.may_follow(len(batch)), more=more)
+            on_a_gpu = len(batch) // max(1, len(self.fleet.alive())) if self._runner.overlap else 1
+            self._process(batch, each, then=self.plan.may_follow(on_a_gpu), more=more)
             for state, _ in batch:
                 self._planned[state.problem] += until - index
             for problem in self._take_moved():  # what it has had since then is of its new GPU

@@ -29,9 +29,9 @@ from gemm_tuner.store.store import Store
 
 TITLE = "finals"
 TOGETHER = "finals start together"  # name of a fact of the store
-# So many processes start together if the noise of no size is known, not even from screening. Later ones wait until one
-# of these has ended, whose noise determines their number of rounds; meanwhile the others use the GPU. Where the noise
-# of some sizes is known, the others, of few configurations, are not worth the wait.
+# So many processes start together if the noise of most sizes is unknown, also from screening. Later ones wait until one
+# of these has ended, whose noise determines their number of rounds; meanwhile the others use the GPU. Where it is
+# unknown of a few, of few configurations, they are not worth the wait.
 AT_ONCE = 3
 
 
@@ -160,7 +160,7 @@ class FinalsProcesses:
 
         def time_one(at: int) -> list[StageRun]:
             told: Found = {}
-            if at >= AT_ONCE and not any(map(known_of, processes[at].work)):
+            if at >= AT_ONCE and 2 * sum(known_of(one) > 0 for one in processes[at].work) < len(processes[at].work):
                 wait(futures[:AT_ONCE], return_when=FIRST_COMPLETED)
                 ended = next(index for index, future in enumerate(futures) if future.done())
                 futures[ended].result()

@@ -43,6 +43,21 @@ def test_of_many_sizes_launchers_wait_for_a_choice_that_is_contradicted(
     assert counts == [waiting, 0]
 
 
+@pytest.mark.parametrize(("processes", "seconds"), [(1, 0.0), (5, 10_000.0)])
+def test_none_wait_for_it_where_it_cannot_be_or_processes_follow_one_another(
+    processes: int, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finals_plan, "MANY_SIZES", 2)
+    gpu, counts = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, overlaps=True), list[int]()
+    monkeypatch.setattr(gpu, "prepare_finals", counts.append)
+    match = Match(tmp_path, gpu)
+    match.finals.plan = FinalsPlan(processes=processes)
+    if seconds:
+        limit(match.session, Budget(seconds))
+    match.run()
+    assert max(counts) == 1 + match.finals.plan.more * (processes > 1)
+
+
 def test_processes_that_choose_have_their_turns_before_those_that_publish(tmp_path: Path) -> None:
     """So that it is known early which sizes need more of them. These come as they do."""
     gpu = Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.03, 0.0, 0.0))
