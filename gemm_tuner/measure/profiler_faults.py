@@ -15,11 +15,11 @@ def profiler_failed(profiler: Profiler, ended: Ended, recorded: Ended | None = N
     what = f"{profiler.name} ended with {ended.how()}"
     if ended.stalled:
         what = f"{profiler.name} did not come to an end and was killed"
-    before = recorded.log_tail() if recorded else ""
+    said, files = ended.log_tail() or "it printed nothing", "that file"
+    if recorded:
+        said, files = f"{said}; when it recorded it printed: {recorded.log_tail()}", f"it and {recorded.log_path.name}"
     return EnvironmentFault(
-        f"{what}: {ended.log_tail() or 'it printed nothing'}{before and f'; when it recorded it printed: {before}'}",
-        where=str(ended.log_path),
-        hint=joined("read that file", another_tool(profiler)),
+        f"{what}: {said}", where=str(ended.log_path), hint=joined(f"read {files}", another_tool(profiler))
     )
 
 

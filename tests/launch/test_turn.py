@@ -11,15 +11,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.journal import ADMITTED, IMPORTED, LAUNCHED, OPENED, READY, TURN, Journal
+from gemm_tuner.launch.main import run
 from gemm_tuner.launch.opening import opened
-from gemm_tuner.launch.plan import AHEAD, ANYWHERE, BEHIND, FINALS, Method, Plan
+from gemm_tuner.launch.plan import AHEAD, ANYWHERE, BEHIND, FINALS, STOP_FILE, Method, Plan
 from gemm_tuner.launch.processor import Cpu
 from gemm_tuner.launch.turn import WAITING_FILE, Turn
 from gemm_tuner.system.installation import IMPORT_ROOT
@@ -174,9 +175,10 @@ def test_a_launcher_waits_for_those_ahead_if_its_plan_says_so(
     ahead = start("ahead", "go ahead")
     until(lambda: bool(done(tmp_path)))
     written, turn = io.StringIO(), Turn(tmp_path / "turn", tmp_path)
-    loading: Any = SimpleNamespace(load=lambda last: None, done=True)
-    bench: Any = object()
-    opens = threading.Thread(target=opened, args=(lambda: bench, loading, Journal(written), turn, place), daemon=True)
+    script, language = ModuleType("script"), SimpleNamespace(support_calls=lambda flush_bytes, device: {})
+    plan = Plan(FINALS, (), (), Method(), device="cpu", place=place)
+    arguments = plan, Journal(written), [script], tmp_path / STOP_FILE, language, None, turn
+    opens = threading.Thread(target=run, args=arguments, daemon=True)
     opens.start()
     if behind:
         until(lambda: OPENED in written.getvalue() and (tmp_path / WAITING_FILE).exists())
@@ -184,6 +186,26 @@ def test_a_launcher_waits_for_those_ahead_if_its_plan_says_so(
         ahead.process.kill()
     opens.join(timeout=60)
     assert TURN in written.getvalue()
+
+
+def test_a_launcher_goes_ahead_from_when_it_opens_the_gpu_until_its_turn(tmp_path: Path) -> None:
+    turn, bench, goes_ahead = Turn(tmp_path / "turn", tmp_path), object(), list[bool]()
+    loading: Any = SimpleNamespace(load=lambda last: None, done=True)
+
+    def is_ahead() -> bool:
+        with (tmp_path / "turn.ahead").open("w") as ahead:
+            try:
+                fcntl.flock(ahead, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def make() -> Any:
+        goes_ahead.append(is_ahead())
+        return bench
+
+    assert opened(make, loading, Journal(io.StringIO()), turn, AHEAD) is bench
+    assert goes_ahead == [True] and not is_ahead()
     turn.end()
 
 
