@@ -5,22 +5,22 @@ from __future__ import annotations
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.measure.parse_run import Key
-from gemm_tuner.profilers import PROFILERS, Profiler
+from gemm_tuner.profilers import PROFILERS, NotRecorded, Profiler
 from gemm_tuner.system.processes import Ended
 
 
 def profiler_failed(profiler: Profiler, ended: Ended, recorded: Ended | None = None) -> EnvironmentFault:
     """The error for a failure of the profiler itself. recorded: its start, where the conversion of what it recorded
-    failed, which then may not be there; the reason is in what the start printed."""
+    failed, which then may not be there; the reason is in what the start printed. A NotRecorded if it is not there."""
     what = f"{profiler.name} ended with {ended.how()}"
     if ended.stalled:
         what = f"{profiler.name} did not come to an end and was killed"
     said, files = ended.log_tail() or "it printed nothing", "that file"
     if recorded:
         said, files = f"{said}; when it recorded it printed: {recorded.log_tail()}", f"it and {recorded.log_path.name}"
-    return EnvironmentFault(
-        f"{what}: {said}", where=str(ended.log_path), hint=joined(f"read {files}", another_tool(profiler))
-    )
+    is_there = recorded is None or profiler.has_recorded(recorded.log_path.parent)
+    kind = EnvironmentFault if is_there else NotRecorded
+    return kind(f"{what}: {said}", where=str(ended.log_path), hint=joined(f"read {files}", another_tool(profiler)))
 
 
 def with_another_tool(fault: EnvironmentFault, profiler: Profiler) -> EnvironmentFault:

@@ -43,7 +43,7 @@ from gemm_tuner.measure.supervise import (
     killed_from_outside,
     require_journal,
 )
-from gemm_tuner.profilers import Profiler, TraceError
+from gemm_tuner.profilers import NotRecorded, Profiler, TraceError
 from gemm_tuner.system.processes import MOST_CRASHES, Ended
 
 # nsys 2023.4 fails now and then by itself, on a loaded machine more often.
@@ -156,9 +156,9 @@ def time_plan(
                     raise with_another_tool(fault, profiler) from fault
                 raise
             journal = journal or read_journal(where / "journal.jsonl")
-            failed = f"{part.plan.stage}: the next starts are shorter, because {fault.one_line()}"
             (where / ACCOUNTED).touch()
-            again = [replace(part, plan=half, failed=part.failed + 1) for half in halves(part.plan)]
+            what_next, again = tried_again(part, fault)
+            failed = f"{part.plan.stage}: {what_next}, because {fault.one_line()}"
             stage.parts.extendleft(reversed(again))
         stage.note_phases(phases)
         if lost := ended_in(part.plan, journal) - stage.run.timings.keys():
@@ -168,6 +168,14 @@ def time_plan(
             stage.keep(given_up(part.plan, attempts))
     stage.run.seconds = time.monotonic() - began
     return stage.run
+
+
+def tried_again(part: Part, fault: EnvironmentFault) -> tuple[str, list[Part]]:
+    """What is timed after the profiler failed on a part, in words and as parts: it may have been too much for it."""
+    if isinstance(fault, NotRecorded):
+        return "what was not recorded is timed again", [replace(part, failed=part.failed + 1)]
+    shorter = [replace(part, plan=half, failed=part.failed + 1) for half in halves(part.plan)]
+    return "the next starts are shorter", shorter
 
 
 @dataclass

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 
 from gemm_tuner.core.errors import EnvironmentFault, UserError
-from gemm_tuner.profilers.base import TRACE_COLUMNS, Profiler, TraceError
+from gemm_tuner.profilers.base import TRACE_COLUMNS, NotRecorded, Profiler, TraceError
 from gemm_tuner.profilers.clock import Clock
 from gemm_tuner.profilers.ncu import Ncu
 from gemm_tuner.profilers.nsys import Nsys
@@ -21,6 +21,7 @@ __all__ = [
     "AUTO_ORDER",
     "PROFILERS",
     "TRACE_COLUMNS",
+    "NotRecorded",
     "Profiler",
     "TraceError",
     "look_ahead",

@@ -44,6 +44,10 @@ class TraceError(EnvironmentFault):
         self.trouble: Trouble = trouble
 
 
+class NotRecorded(EnvironmentFault):
+    """A profiler left nothing to convert, although it ended well. That is not for the length of what it recorded."""
+
+
 def written(path: Path, why: str) -> Path:
     """Returns ``path`` if it exists, else raises TraceError. why: when the tool does not write this output."""
     if not path.is_file():
@@ -148,6 +152,10 @@ class Profiler(ABC):
         """Commands that convert the recording to what ``read`` reads, each of which is for those before it that fail;
         none if the tool needs none."""
         return []
+
+    def has_recorded(self, out_dir: Path) -> bool:
+        """Whether there is something for ``export_commands`` to convert."""
+        return True
 
     @abstractmethod
     def read(self, out_dir: Path) -> pd.DataFrame:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPORT = "cuda_gpu_trace"
+RECORDING = "trace.nsys-rep"
 TABLES_FILE = "kernels.db"
 OUTPUTS = (f"trace_{REPORT}.csv", "trace_gputrace.csv")  # the second name is that of versions until about 2022.4
 GRID, STREAM = "grdx", "strm"
@@ -63,14 +64,17 @@ class Nsys(Profiler):
     def export_commands(self, out_dir: Path) -> list[list[str]]:
         """Of the tables with the kernels, by versions that can; else to CSV. The force options are needed because nsys
         otherwise reuses a stale database and skips an existing CSV."""
-        stem, force = out_dir / "trace", "--force-overwrite=true"
-        recording = f"{stem}.nsys-rep"
+        stem, force, recording = out_dir / "trace", "--force-overwrite=true", str(out_dir / RECORDING)
         tables = ["-t", "sqlite", "-q", "true", f"--tables={','.join(nsys_tables.TABLES)}"]
         report = ["-r", REPORT, "--format", "csv", "--timeunit", "nsec", "--force-export=true"]
         return [
             ["nsys", "export", *tables, force, "-o", str(out_dir / TABLES_FILE), recording],
             ["nsys", "stats", "-q", *report, force, "-o", str(stem), recording],
         ]
+
+    def has_recorded(self, out_dir: Path) -> bool:
+        """2023.4 has left none after two of 134 starts on an H200 that ended with exit status 0."""
+        return (out_dir / RECORDING).is_file()
 
     def read(self, out_dir: Path) -> pd.DataFrame:
         """The kernels; of the CSV where there is one, which is written only if the export of tables failed."""

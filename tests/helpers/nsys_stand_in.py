@@ -2,7 +2,8 @@
 NSYS_TABLES ``export`` as nsys's tables.
 
 NSYS_FAULT says what goes wrong: 'exit 1', 'no report', 'stats fails', 'no file', 'empty file', 'no kernels',
-'cut short', 'shifted', 'other kernels', 'too much' for a long trace, 'stats never ends'; and, where the launcher died:
+'cut short', 'shifted', 'other kernels', 'too much' for a long trace, 'stats never ends', 'no recording',
+'no recording at first'; and, where the launcher died:
 'nothing after a crash', 'loss at a crash', 'slow report'.
 """
 
@@ -38,11 +39,14 @@ def profile(arguments: list[str], fault: str) -> int:
         print("The target application terminated. No GPU for nsys.", file=sys.stderr)
         return 1
     at = arguments.index("-o")
-    if fault != "no recording":
-        Path(arguments[at + 1] + ".nsys-rep").touch()
+    recording = Path(arguments[at + 1] + ".nsys-rep")
     status = run(arguments[at + 2 :])
-    if fault == "no recording":
+    before = recording.parent.parent / "not recorded"
+    if fault == "no recording" or (fault == "no recording at first" and not before.exists()):
+        before.touch()
         print("Importer error: nothing was written")
+    else:
+        recording.touch()
     if fault == "slow report" and status != 0:
         Path(os.environ["HANG_NOTES"], "slow").touch()  # hang_clock.py cannot be imported: it takes longer than limits
         time.sleep(SLOW_S)
@@ -77,7 +81,10 @@ def stats(arguments: list[str], fault: str) -> int:
     if fault == "stats never ends":
         (stem.parent / "stats.pid").write_text(str(os.getpid()))
         time.sleep(600)
-    if fault in ("stats fails", "no recording") or (fault == "too much" and len(kernels) > 8):
+    if not Path(arguments[-1]).exists():
+        print("ERROR: Specified input file does not exist.")
+        return 1
+    if fault == "stats fails" or (fault == "too much" and len(kernels) > 8):
         print("ERROR: the report cannot be opened", file=sys.stderr)
         return 1
     if fault == "no file" or (died and fault == "nothing after a crash"):

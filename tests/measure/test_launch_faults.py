@@ -29,7 +29,7 @@ from gemm_tuner.system.processes import Ended
     [
         ("exit 1", ["nsys ended with exit status 1", "No GPU for nsys", "launcher.log", "--profiler"]),
         ("stats fails", ["nsys ended with exit status 1", "the report cannot be opened", "export.log"]),
-        ("no recording", ["nsys ended with exit status 1", "cannot be opened", "Importer error: nothing was written"]),
+        ("no recording", ["nsys ended with exit status 1", "does not exist", "Importer error: nothing was written"]),
         ("no file", ["trace_cuda_gpu_trace.csv", "wrote no such file"]),
         ("empty file", ["trace_cuda_gpu_trace.csv", "no kernels recorded"]),
         pytest.param("no kernels", ["trace_cuda_gpu_trace.csv", "no kernels recorded"], marks=pytest.mark.grid),
