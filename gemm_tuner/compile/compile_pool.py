@@ -146,7 +146,8 @@ class CompilePool:
                 return
 
     def _hand_out(self, queue: TaskQueue) -> None:
-        """Gives tasks to idle workers, and starts more workers while there are more tasks than workers."""
+        """Gives tasks to idle workers, and starts more workers while there are more tasks than workers that are idle or
+        starting."""
         self._give(queue)
         there = Counter((worker.language, worker.finds) for worker in self._workers)
         most = {("", False): self.workers}  # nobody looks in the cache for these before they are compiled
@@ -154,10 +155,10 @@ class CompilePool:
             most |= {(language, True): 1, (language, False): self.workers}
         if all(there[takers] >= most[takers] for takers in most):
             return
-        starting = Counter((worker.language, worker.finds) for worker in self._workers if not worker.ready)
+        free = Counter((worker.language, worker.finds) for worker in self._workers if worker.task is None)
         waiting = queue.counts(self._takers_of)
         for takers in most:
-            missing = min(most[takers] - there[takers], waiting[takers] - starting[takers])
+            missing = min(most[takers] - there[takers], waiting[takers] - free[takers])
             self._workers += [self._start_worker(*takers) for _ in range(missing)]
 
     def _give(self, queue: TaskQueue) -> None:

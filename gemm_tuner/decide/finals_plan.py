@@ -13,7 +13,7 @@ from gemm_tuner.measure.budget import Cost
 PROCESSES = 5
 MORE_PROCESSES = 2
 # Additional publishing processes if another finalist was significantly faster than the chosen one in the first ones.
-# Runs of MANY_SIZES or more often need them (of 20 sizes on an H200: six of eleven).
+# Runs of MANY_SIZES or more often need them (of 20 sizes on an H200, 2026-11-26: six of eleven).
 PUBLISH_AGAIN = 2
 MANY_SIZES = 5
 # The number of rounds is chosen so that the median of one process has this standard error, which is less than the

@@ -24,7 +24,7 @@ from gemm_tuner.launch.stopwatch import Stopwatch
 # (benchmarks/rest.py), and those of one launch.
 SPIN_UP_SWEEPS = 1000
 SPUN_SWEEPS = 32
-# So many of these launches, the last, are timed, each by itself.
+# So many further launches are timed, each by itself.
 TIMED_SPINS = 4
 # Before a call of several kernels, the flush keeps the GPU busy for this multiple of the time that the host needs to
 # launch the call.
@@ -119,7 +119,7 @@ class Bench:
         """Records how long the calls of a round of a size's finals took, which have just ended, for the next ``rest``.
         It is to be the shortest round: a host that others keep busy makes calls look longer than they were for the GPU.
         """
-        tiring = seconds * 1e6 > TIRING_CALL_US * calls
+        tiring = calls > 0 and seconds * 1e6 > TIRING_CALL_US * calls
         self._rested_at = time.perf_counter() + REST_S if tiring else 0.0
 
     @property

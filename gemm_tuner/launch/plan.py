@@ -32,8 +32,7 @@ STOP_FILE = "stop"
 # Exit status of a launcher that cannot write its journal; EX_IOERR of sysexits.h.
 EXIT_CANNOT_WRITE = 74
 SCREEN, FINALS, VERIFY = STAGES = ("screen", "finals", "verify")
-# When a launcher has its turn, of those that start together: as it comes, before those BEHIND, behind those AHEAD. A
-# second start of one AHEAD, after a crash, comes as it does.
+# When a launcher has its turn: as it comes, before those BEHIND that wait, behind those AHEAD that have started.
 PLACES = ANYWHERE, AHEAD, BEHIND = ("", "ahead", "behind")
 DEVICES = ("cuda", "cpu")
 

@@ -44,7 +44,7 @@ class Turn:
         fcntl.flock(self._ahead, fcntl.LOCK_SH)
 
     def stay_behind(self) -> None:
-        """Waits until all that now go ahead have had their turns, or have it; not for those that do so later."""
+        """Waits while any goes ahead that has not had its turn yet."""
         with _marked(self._waiting_file):
             fcntl.flock(self._ahead, fcntl.LOCK_EX)
             fcntl.flock(self._ahead, fcntl.LOCK_UN)

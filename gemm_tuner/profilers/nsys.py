@@ -73,7 +73,7 @@ class Nsys(Profiler):
         ]
 
     def has_recorded(self, out_dir: Path) -> bool:
-        """2023.4 has left none after two of 134 starts on an H200 that ended with exit status 0."""
+        """2023.4 left none after two of 134 starts that ended with exit status 0 (an H200, 2026-11-26)."""
         return (out_dir / RECORDING).is_file()
 
     def read(self, out_dir: Path) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from process_samples import alive, ends
 from gemm_tuner.compile import fork_server, worker_servers
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.compile.pool_worker import Worker
-from gemm_tuner.compile.task_queue import TaskQueue
+from gemm_tuner.compile.task_queue import TaskQueue, key_of
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.language import CompileTask, language_of
@@ -283,28 +284,50 @@ def test_workers_that_cannot_start_are_a_fault_of_the_environment(tmp_path: Path
         list(pool.run(good_tasks(tmp_path)))
 
 
-def test_no_more_compile_at_a_time_where_there_are_several_languages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Answering(Worker):
+    """A worker without a process."""
+
+    def give(self, task: CompileTask, limit_s: float) -> None:
+        self.task = task
+
+
+def mixed_pool(folder: Path, workers: int) -> tuple[CompilePool, Callable[[str, int], list[CompileTask]]]:
+    """A pool of two languages whose workers are ready at once, and a function that makes tasks of one of them."""
+    pool = replace(pool_in(folder, workers=workers), language=Together(LANGUAGE, (language_of("c"),)))
+    pool._start_worker = lambda name, finds: Answering(None, None, name, finds, ready=True)  # type: ignore[method-assign]
+    first = broken_task(folder)
+
+    def tasks(language: str, count: int) -> list[CompileTask]:
+        assert first.script
+        scripts = [replace(first.script, language=language, kernel_sha=f"{language}{at}") for at in range(count)]
+        made = [replace(first, script=script) for script in scripts]
+        pool._absent |= {key_of(task) for task in made}  # not in the cache
+        return made
+
+    return pool, tasks
+
+
+def at_work(pool: CompilePool) -> list[str]:
+    return [worker.language for worker in pool._workers if worker.task is not None]
+
+
+def test_no_more_compile_at_a_time_where_there_are_several_languages(tmp_path: Path) -> None:
     """Else a language whose kernels are needed later takes the cores from the one whose kernels are waited for."""
-    go_on, at_once = tmp_path / "go on", list[int]()
-    pool = replace(pool_in(tmp_path, workers=1), language=Together(LANGUAGE, (language_of("c"),)))
-    give, hand_out = Worker.give, CompilePool._hand_out
+    pool, tasks = mixed_pool(tmp_path, 4)
+    queue = TaskQueue([*tasks("", 3), *tasks("c", 5)])
+    for _ in range(3):
+        pool._hand_out(queue)
+    assert at_work(pool) == ["", "", "", "c"] and len(queue) == 4
+    next(worker for worker in pool._workers if worker.task is not None).task = None
+    queue.submit(tasks("", 1))
+    pool._hand_out(queue)
+    assert sorted(at_work(pool)) == ["", "", "c", "c"], "in the queue's order"
 
-    def counted(worker: Worker, task: CompileTask, limit_s: float) -> None:
-        give(worker, task, limit_s)
-        at_once.append(sum(one.task is not None for one in pool._workers if not one.finds))
 
-    def handed_out(this: CompilePool, queue: TaskQueue) -> None:
-        hand_out(this, queue)
-        if any(one.language == "c" and one.ready for one in this._workers if not one.finds):
-            go_on.touch()
-
-    monkeypatch.setattr(Worker, "give", counted)
-    monkeypatch.setattr(CompilePool, "_hand_out", handed_out)
-    first = broken_task(tmp_path, calls=f"while not os.path.exists({str(go_on)!r}): time.sleep(0.01)")
-    assert first.script
-    second = replace(first, script=replace(first.script, language="c", kernel_sha="another"))
-    with pool:
-        answered = [task.script for task, _ in pool.run([first, second])]
-    assert answered == [first.script, second.script] and max(at_once) == 1
+@pytest.mark.parametrize("busy", ["", "c"])
+def test_no_worker_is_started_for_a_task_that_an_idle_one_will_take(tmp_path: Path, busy: str) -> None:
+    pool, tasks = mixed_pool(tmp_path, 4)
+    queue = TaskQueue([*tasks(busy, 4), *tasks("c" if busy == "" else "", 1)])
+    for _ in range(6):
+        pool._hand_out(queue)
+    assert at_work(pool) == [busy] * 4 and len(queue) == 1 and len(pool._workers) == 5

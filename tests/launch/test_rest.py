@@ -61,3 +61,6 @@ def test_what_the_host_does_meanwhile_is_part_of_the_pause(
     clock.now += prepared_s
     of.rest()
     assert clock.slept_s == pytest.approx(pause_s)
+    of.note_load(1e-6, 0)  # nothing ran
+    of.rest()
+    assert clock.slept_s == pytest.approx(pause_s)

@@ -16,13 +16,16 @@ from gemm_tuner.core.records import Problem, Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.launch.journal import Begin, End, Fail
-from gemm_tuner.launch.plan import FINALS, SCREEN, STOP_FILE, VENDOR
+from gemm_tuner.launch.plan import FINALS, SCREEN, STOP_FILE, VENDOR, Plan
 from gemm_tuner.measure import retry
 from gemm_tuner.measure.launcher_events import Again, Heard, at_each_end
 from gemm_tuner.measure.launcher_process import LiveLauncher
+from gemm_tuner.measure.retry import time_plan
 from gemm_tuner.measure.supervise import ACCOUNTED
+from gemm_tuner.profilers import NotRecorded
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.system import processes
+from gemm_tuner.system.processes import Ended
 
 
 @pytest.fixture
@@ -180,6 +183,19 @@ def test_what_a_profiler_did_not_record_is_timed_again_in_one_start(
     assert {**statuses(done), **statuses(done, TWO)} == {"good_1": "ok", "good_2": "ok"} and done.starts == 2
     (lost,) = again
     assert lost.count == 2 and "nothing was written" in lost.reason
+
+
+def test_what_a_profiler_does_not_record_twice_is_timed_in_parts(here: None, tmp_path: Path) -> None:
+    sizes: list[int] = []
+
+    def start(part: Plan, where: Path) -> Ended:
+        sizes.append(sum(len(work.entries) for work in part.work))
+        raise NotRecorded("no recording")
+
+    asked = plan((ONE, ["good_1", "good_2"]), (TWO, ["good_3", "good_4"]))
+    with pytest.raises(NotRecorded):
+        time_plan(asked, Nsys(), start, tmp_path / "00-screen", lambda timings: None, lambda: False)
+    assert sizes == [4, 4, 2]
 
 
 def test_what_cannot_be_kept_is_not_timed_again(here: None, tmp_path: Path) -> None:
