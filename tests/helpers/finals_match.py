@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,19 @@ class Uncertain(StandInGpu):
 
 
 class Match:
-    """The finals of two sizes with three finalists each."""
+    """The finals of two sizes, or others, with three finalists each, on a GPU and maybe others."""
 
-    def __init__(self, folder: Path, gpu: StandInGpu, **options: Any) -> None:
-        self.gpu, self.session = gpu, session(folder, ONE, TWO, **options)
-        self.states = [state_of(size, CONFIGS) for size in (ONE, TWO)]
-        self.finals = finals_of(self.session, scripts_of(self.states), [gpu])
+    def __init__(
+        self,
+        folder: Path,
+        gpu: StandInGpu,
+        *others: StandInGpu,
+        sizes: Sequence[GemmProblem] = (ONE, TWO),
+        **options: Any,
+    ) -> None:
+        self.gpu, self.session = gpu, session(folder, *sizes, gpus=1 + len(others), **options)
+        self.states = [state_of(size, CONFIGS) for size in sizes]
+        self.finals = finals_of(self.session, scripts_of(self.states), [gpu, *others])
 
     def run(self) -> Finals:
         self.finals.run([(state, list(state.kept)) for state in self.states])

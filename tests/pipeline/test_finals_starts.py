@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from finals_match import NOISE, ONE, TWO, A, B, C, Match, Uncertain, screened
 from hot_sensor import HotAtFirst
+from samples import problem
 from tuning import StandInGpu, limit
 
 from gemm_tuner.core.records import Role
@@ -41,6 +42,15 @@ def test_of_many_sizes_launchers_wait_for_a_choice_that_is_contradicted(
     monkeypatch.setattr(gpu, "prepare_finals", counts.append)
     Match(tmp_path, gpu).run()
     assert counts == [waiting, 0]
+
+
+def test_how_many_sizes_there_are_is_asked_of_each_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finals_plan, "MANY_SIZES", 2)
+    gpus, counts = [StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, overlaps=True) for _ in range(2)], list[int]()
+    for gpu in gpus:
+        monkeypatch.setattr(gpu, "prepare_finals", counts.append)
+    Match(tmp_path, *gpus).run()
+    assert counts == [5 + 2, 5 + 2, 0, 0]
 
 
 @pytest.mark.parametrize(("processes", "seconds"), [(1, 0.0), (5, 10_000.0)])
@@ -122,6 +132,17 @@ def test_all_processes_start_at_once_where_screening_has_told_the_noise(tmp_path
     (of_one,), (of_two,) = rounds[ONE], rounds[TWO]
     assert 15 <= of_one <= 45  # as the noise wants, for 0.25 %
     assert of_two == match.finals.plan.rounds  # long calls, which look noisy at the power limit, have no more
+
+
+def test_processes_wait_for_the_first_where_the_noise_of_most_sizes_is_unknown(tmp_path: Path) -> None:
+    at_once = threading.Barrier(3)
+    gpu = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=NOISE, overlaps=True)
+    gpu.before = lambda plan: plan.process < 3 and at_once.wait(timeout=240) and None
+    match = Match(tmp_path, gpu, sizes=(ONE, TWO, problem(32, 32, 32)))
+    match.session.store.add_timings(screened(TWO, 20.0, 0.01), SCREEN)
+    match.run()
+    rounds = {plan.process: work.rounds for plan in gpu.plans for work in plan.work if work.problem == ONE}
+    assert rounds[0] == rounds[1] == rounds[2] == match.finals.plan.rounds < rounds[3] == rounds[4]
 
 
 def test_a_size_whose_noise_is_unknown_does_not_keep_processes_from_starting(tmp_path: Path) -> None:
