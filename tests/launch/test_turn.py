@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from turn_launchers import Launcher, Start, done, is_locked, until
 
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.journal import ADMITTED, IMPORTED, LAUNCHED, OPENED, READY, TURN, Journal
@@ -24,68 +23,6 @@ from gemm_tuner.launch.plan import AHEAD, ANYWHERE, BEHIND, FINALS, STOP_FILE, M
 from gemm_tuner.launch.processor import Cpu
 from gemm_tuner.launch.turn import WAITING_FILE, Turn
 from gemm_tuner.system.installation import IMPORT_ROOT
-
-# Says what it has done, and does the next thing for each line that it reads.
-LAUNCHER = """
-import sys
-from pathlib import Path
-from gemm_tuner.launch.turn import Turn
-folder, done = Path(sys.argv[1]), Path(sys.argv[2])
-def say(what):
-    with done.open("a") as stream:
-        stream.write(f"{folder.name} {what}\\n")
-turn = Turn(folder.parent / "turn", folder)
-for line in map(str.strip, sys.stdin):
-    if line == "open":
-        with turn.opening():
-            say("opens")
-            sys.stdin.readline()
-            say("has opened")
-    elif line == "take":
-        turn.take()
-        say("begins")
-    elif line == "go ahead":
-        turn.go_ahead()
-        say("goes ahead")
-    elif line == "stay behind":
-        turn.stay_behind()
-        say("may take")
-    elif line == "time":
-        turn.begin_timing()
-        say("times")
-    elif line == "give way":
-        say("gives way")
-        turn.give_way()
-        say("goes on")
-    else:
-        say("ends")
-        turn.end()
-        break
-print("through", flush=True)
-"""
-
-
-Start = Callable[..., "Launcher"]
-
-
-class Launcher:
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder = folder / name
-        self.folder.mkdir()
-        command = [sys.executable, "-c", LAUNCHER, str(self.folder), str(folder / "done")]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self.process = subprocess.Popen(command, cwd=IMPORT_ROOT, text=True, **pipes)  # type: ignore[call-overload]
-
-    def waits(self) -> bool:
-        assert self.process.poll() is None
-        return (self.folder / WAITING_FILE).exists()
-
-    def tell(self, line: str) -> None:
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
-
-    def through(self) -> None:
-        assert self.process.stdout.readline() == "through\n"
 
 
 @pytest.fixture
@@ -103,33 +40,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
         one.process.communicate()
 
 
-def done(folder: Path) -> list[str]:
-    path = folder / "done"
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def until(so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 240
-    while not so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def is_next(folder: Path) -> bool:
-    """Whether a launcher waits for the turn alone."""
-    with (folder / "turn.queue").open("w") as queue:
-        try:
-            fcntl.flock(queue, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
 def test_one_that_gives_way_goes_on_after_the_one_that_waits(start: Start, tmp_path: Path) -> None:
     check = start("check")
     until(lambda: done(tmp_path) == ["check begins"])
     finals = start("finals")
-    until(lambda: finals.waits() and is_next(tmp_path))
+    until(lambda: finals.waits() and is_locked(tmp_path / "turn.queue"))
     check.tell("give way")
     until(lambda: "finals begins" in done(tmp_path))
     until(check.waits)
@@ -163,7 +78,7 @@ def test_one_that_stays_behind_has_its_turn_after_all_that_go_ahead(start: Start
     second.process.kill()
     until(lambda: "behind may take" in done(tmp_path))
     behind.tell("take")
-    until(lambda: behind.waits() and is_next(tmp_path))
+    until(lambda: behind.waits() and is_locked(tmp_path / "turn.queue"))
     first.tell("end")
     until(lambda: "behind begins" in done(tmp_path))
 
@@ -190,22 +105,15 @@ def test_a_launcher_waits_for_those_ahead_if_its_plan_says_so(
 
 def test_a_launcher_goes_ahead_from_when_it_opens_the_gpu_until_its_turn(tmp_path: Path) -> None:
     turn, bench, goes_ahead = Turn(tmp_path / "turn", tmp_path), object(), list[bool]()
+    ahead = tmp_path / "turn.ahead"
     loading: Any = SimpleNamespace(load=lambda last: None, done=True)
 
-    def is_ahead() -> bool:
-        with (tmp_path / "turn.ahead").open("w") as ahead:
-            try:
-                fcntl.flock(ahead, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
-
     def make() -> Any:
-        goes_ahead.append(is_ahead())
+        goes_ahead.append(is_locked(ahead))
         return bench
 
     assert opened(make, loading, Journal(io.StringIO()), turn, AHEAD) is bench
-    assert goes_ahead == [True] and not is_ahead()
+    assert goes_ahead == [True] and not is_locked(ahead)
     turn.end()
 
 
@@ -322,7 +230,7 @@ def test_kernels_are_loaded_before_the_turn_and_again_in_it(tmp_path: Path) -> N
     turn = Turn(tmp_path / "turn", tmp_path)
 
     def load(*, last: bool) -> None:
-        loaded.append((last, TURN in written.getvalue(), may_time(tmp_path / "turn")))
+        loaded.append((last, TURN in written.getvalue(), not is_locked(tmp_path / "turn.quiet")))
 
     loading: Any = SimpleNamespace(load=load, done=False)
     assert opened(lambda: bench, loading, Journal(written), turn) is bench
@@ -346,13 +254,3 @@ def test_what_is_left_to_load_has_the_gpu_to_itself(start: Start, tmp_path: Path
     opens.join(timeout=60)
     assert loaded == [False, True]
     turn.end()
-
-
-def may_time(lock: Path) -> bool:
-    """Whether no launcher is opening the GPU."""
-    with lock.with_name(f"{lock.name}.quiet").open("w") as quiet:
-        try:
-            fcntl.flock(quiet, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
