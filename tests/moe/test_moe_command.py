@@ -276,6 +276,19 @@ def test_numbers_of_tokens_that_another_kernel_serves_are_left_out_of_the_grid(
         assert (", ".join(map(str, few)) in told) == (len(expected) not in (2, len(GRID)))
 
 
+def test_a_recording_says_of_whose_gpu_it_is(kernel: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of NVIDIA's, played back where there is one of AMD's: small numbers of tokens have another kernel."""
+    run: list[int] = []
+    monkeypatch.setattr(
+        main, "run", lambda arguments, shown, entries, *_: run.extend(one.problem.M for one in entries) or 0
+    )
+    monkeypatch.setattr(moe_layer, "AMD_DRIVER", tmp_path)
+    Path(kernel).write_text(VLLM + GROUPED)
+    words = ["moe", *FLAGS, "--dtype", "int4_w4a16", "--group_size", "32", "--kernel_from", kernel, "--no_whole_calls"]
+    main.main([*words, "--profiler", "replay", "--replay", str(DATA.parent / "h200_nsys_recording")])
+    assert run == [m for m in GRID if 2 * m > 6 * 8]
+
+
 def test_of_two_servers_that_is_named_which_has_the_kernel_in_cuda() -> None:
     (few, many) = asked(*FLAGS, "--dtype", "int4_w4a16", "--group_size", "32", "--m", "1,4096", "--dry_run")
     found = [replace(one, server=server) for server in ("sglang", "vllm") for one in (few, many)]

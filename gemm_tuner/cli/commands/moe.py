@@ -130,7 +130,8 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     if not is_size_file(arguments.source):
         lines.append(moe_layer.with_shared_experts(found, arguments))
         if arguments.m is None:
-            found, left_out = moe_layer.launched_in_triton(found, arguments.arch)
+            arch = moe_layer.arch_of(arguments) if arguments.profiler == options.REPLAY else arguments.arch
+            found, left_out = moe_layer.launched_in_triton(found, arch)
             lines.append(left_out)
     for line in filter(None, lines):
         print_line(shown.log, line)
