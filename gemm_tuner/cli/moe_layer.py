@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +53,18 @@ def layer_of(arguments: argparse.Namespace) -> Layer:
     changed = replace(base, out=arguments.out or base.out, activation=arguments.activation or base.activation,
                       bias=base.bias or arguments.bias)  # fmt: skip
     return typed(changed, arguments)
+
+
+def is_size_file(source: Path | None) -> bool:
+    """Whether --from names a size file or results file, and no config.json."""
+    return source is not None and source.suffix in (".yaml", ".yml")
+
+
+def require_one_kernel(found: Iterable[MoeProblem], source: Path, hint: str) -> None:
+    """Raises UserError for layers of a file that servers multiply by two kernels."""
+    if len({one.grouped for one in found}) > 1:
+        what = "holds layers with integers in groups beside others, which servers multiply by another kernel"
+        raise UserError(what, where=str(source), hint=hint)
 
 
 def arch_of(arguments: argparse.Namespace) -> str:
@@ -163,7 +176,8 @@ def launched_in_triton(found: list[MoeProblem], arch: str | None) -> tuple[list[
 
 def with_shared_experts(found: list[MoeProblem], arguments: argparse.Namespace) -> str:
     """A line about the layer that SGLang makes of a model's experts and shared experts; "" where it makes none."""
-    if arguments.source is None or "E" in arguments.given or all(one.server != "sglang" for one in found):
+    takes_them = any(one.server in SERVERS and SERVERS[one.server].takes_shared_experts for one in found)
+    if arguments.source is None or "E" in arguments.given or not takes_them:
         return ""
     shared = model_config.shared_experts(arguments.source)
     E, topk = found[0].E + shared, found[0].topk + shared

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.moe_layer import forget_servers, refuse_what_a_file_says
+from gemm_tuner.cli.moe_layer import forget_servers, is_size_file, refuse_what_a_file_says, require_one_kernel
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
@@ -42,7 +42,7 @@ def entries(arguments: argparse.Namespace) -> tuple[tuple[SizeEntry, ...], tuple
     without such layers, for a missing kernel, and for flags about what the rows say."""
     flag = next(f"--{task}" for task in TASKS if getattr(arguments, task))
     accepted = "--from FILE.yaml, a results file of moe"
-    if arguments.source is None or arguments.source.suffix not in (".yaml", ".yml"):
+    if not is_size_file(arguments.source):
         raise UserError("is about the configurations of a results file", where=flag, accepted=accepted)
     refuse_what_a_file_says(arguments, *OF_A_ROW)
     found = [one for one in sizes_of(load_file(str(arguments.source)), Defaults()).entries if one.config is not None]
@@ -50,11 +50,8 @@ def entries(arguments: argparse.Namespace) -> tuple[tuple[SizeEntry, ...], tuple
     if not layers:
         what = "has no fused MoE layer with a configuration"
         raise UserError(what, where=str(arguments.source), accepted=accepted)
-    grouped = {layer.grouped for _, layer in layers}
-    if len(grouped) > 1:
-        what = "holds layers with integers in groups beside others, which servers multiply by another kernel"
-        raise UserError(what, where=str(arguments.source), hint="keep the rows of one kind")
-    kernels = kernel_source.read_all(arguments.kernel_from, grouped=grouped.pop())
+    require_one_kernel([layer for _, layer in layers], arguments.source, "keep the rows of one kind")
+    kernels = kernel_source.read_all(arguments.kernel_from, grouped=layers[0][1].grouped)
     dense = tuple(one for one in found if isinstance(one.problem, GemmProblem))
     return dense, tuple(replace(one, problem=with_kernel(layer, kernels)) for one, layer in layers)
 
@@ -65,6 +62,5 @@ def with_kernel(layer: MoeProblem, kernels: Mapping[str, TakenKernel]) -> MoePro
         return layer
     kernel = kernels.get(layer.server)
     if kernel is None:
-        accepted = "the server's source file or installed package: [SERVER=]PATH"
-        raise UserError(f"no kernel of {layer.server} is given", where=kernel_source.FLAG, accepted=accepted)
+        raise kernel_source.none_given(layer.server)
     return replace(layer, kernel=kernel, kernel_sha=kernel.sha)

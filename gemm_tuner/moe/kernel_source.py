@@ -20,7 +20,6 @@ FUNCTION = "fused_moe_kernel"
 GROUPED = "fused_moe_kernel_gptq_awq"
 FLAG = "--kernel_from"
 MAX_BYTES = 8 * 2**20
-VERSIONS = {"vllm": "vLLM 0.33", "sglang": "SGLang 0.5.23"}
 # Arguments of every version; a kernel without one of these is another kernel.
 NEEDED = (
     *("a_ptr", "b_ptr", "c_ptr", "a_scale_ptr", "b_scale_ptr", "topk_weights_ptr", "sorted_token_ids_ptr"),
@@ -109,6 +108,12 @@ def fitting(kernel: TakenKernel) -> list[Server]:
     return [one for one in SERVERS.values() if set(marks(one, kernel)) <= set(kernel.arguments)]
 
 
+def none_given(server: str) -> UserError:
+    """The error for a server whose kernel is needed."""
+    accepted = "the server's source file or installed package: [SERVER=]PATH"
+    return UserError(f"no kernel of {server} is given", where=FLAG, accepted=accepted)
+
+
 def check_arguments(kernel: TakenKernel, server: Server, file: Path) -> None:
     """Raises UserError for an unknown argument without a default, and for a missing argument."""
     known = known_arguments(server)
@@ -121,7 +126,7 @@ def check_arguments(kernel: TakenKernel, server: Server, file: Path) -> None:
         raise UserError(
             f"is of a version that cannot be launched: it {' and '.join(parts)}",
             where=f"{printable(file)}, {kernel.function}",
-            accepted=f"the arguments that it has in {VERSIONS[server.name]}",
+            accepted=f"the arguments that it has in {server.version}",
             hint=f"it looks like {others[0]}'s: {FLAG} {others[0]}={printable(file)}"
             if others
             else f"{FLAG} takes the source file of that version",

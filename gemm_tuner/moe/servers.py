@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gemm_tuner.moe import alignment
@@ -31,6 +31,8 @@ class Server(Launcher):
     places: paths of its kernel below site-packages, newest version first.
     marks:  arguments that only this server's kernel has; marks_of_grouped: those of its kernel for integers in groups.
     cuda_k: values of BLOCK_SIZE_K of its tuner on NVIDIA.
+    version: whose arguments its kernel is to have.
+    takes_shared_experts: it puts shared experts of some models into the layer.
     """
 
     package: str
@@ -38,6 +40,8 @@ class Server(Launcher):
     marks: tuple[str, ...]
     cuda_k: tuple[int, ...]
     marks_of_grouped: tuple[str, ...] = ()
+    version: str = field(kw_only=True)
+    takes_shared_experts: bool = field(default=False, kw_only=True)
 
     def axes(self, problem: MoeProblem, backend: str) -> Axes:
         """The search space of the server's own tuner. On NVIDIA it also has blocks of 8 rows for fp8, which occur in
@@ -184,6 +188,7 @@ SERVERS: Mapping[str, Server] = {
             ("naive_block_assignment", "SPLIT_K"),
             (64, 128, 256),
             marks_of_grouped=("block_k_diviable",),
+            version="vLLM 0.33",
         ),
         Sglang(
             "sglang",
@@ -196,6 +201,8 @@ SERVERS: Mapping[str, Server] = {
             ("a_desc", "even_Ks"),
             (32, 64, 128, 256),
             has_pairs=True,
+            version="SGLang 0.5.23",
+            takes_shared_experts=True,
             marks_of_grouped=("even_Ks",),
         ),
     )

@@ -4,6 +4,7 @@ lookup."""
 from __future__ import annotations
 
 from gemm_tuner.core.records import Problem
+from gemm_tuner.gemm.config import AMD_NAME_PARTS, FAMILY_NAME_PARTS, NAME_PARTS
 from gemm_tuner.moe import launchers
 from gemm_tuner.moe.cute import FUSED
 from gemm_tuner.moe.launch import OF_DOWN
@@ -13,12 +14,7 @@ from gemm_tuner.moe.rules import of
 TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
 # Fields that are left out where they are 0, which turns them off.
 SWITCHES = {"PROGRAMS_PER_SM": "ps", "SWAP_AB": "ab", "W_BY_TMA": "wt", TMA: "tma", "PINGPONG": "pp", FUSED: "fused"}
-SHORT = {
-    **{"BLOCK_SIZE_M": "bm", "BLOCK_SIZE_N": "bn", "BLOCK_SIZE_K": "bk"},
-    **{"GROUP_SIZE_M": "gm", "num_warps": "w", "num_stages": "s", "CLUSTER_M": "cm"},
-    **{"waves_per_eu": "eu", "matrix_instr_nonkdim": "mi", "kpack": "kp"},
-    **SWITCHES,
-}
+SHORT = {field: short.lower() for field, short in (*NAME_PARTS, *FAMILY_NAME_PARTS, *AMD_NAME_PARTS)} | SWITCHES
 LEGEND = (
     "vllm 16x64x128 gm1 w4 s3: family vllm_moe, BLOCK_SIZE_M x N x K, GROUP_SIZE_M, num_warps, num_stages; after down "
     "what is different in the second GEMM; further fields where they are used: "

@@ -127,7 +127,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         return moe_results.run_again(arguments, shown)
     dense, found = dense_sizes(arguments), problems(arguments)
     lines = []
-    if not is_size_file(arguments.source):
+    if not moe_layer.is_size_file(arguments.source):
         lines.append(moe_layer.with_shared_experts(found, arguments))
         if arguments.m is None:
             arch = moe_layer.arch_of(arguments) if arguments.profiler == options.REPLAY else arguments.arch
@@ -185,7 +185,7 @@ def tunes_here(arguments: argparse.Namespace) -> bool:
 
 def dense_sizes(arguments: argparse.Namespace) -> tuple[SizeEntry, ...]:
     """The dense layers of a size file, or of a config.json with --dense. Raises UserError."""
-    if is_size_file(arguments.source):
+    if moe_layer.is_size_file(arguments.source):
         entries = sizes_of(load_file(str(arguments.source)), Defaults()).entries
         return tuple(one for one in entries if isinstance(one.problem, GemmProblem))
     if not arguments.dense:
@@ -198,10 +198,6 @@ def dense_sizes(arguments: argparse.Namespace) -> tuple[SizeEntry, ...]:
     return tuple(map(SizeEntry, collect.collect(arguments.source, options, "huggingface").problems))
 
 
-def is_size_file(source: Path | None) -> bool:
-    return source is not None and source.suffix in (".yaml", ".yml")
-
-
 def in_size_file(arguments: argparse.Namespace) -> list[MoeProblem]:
     """The MoE layers of a size file. Raises UserError if it has none, and for flags that describe a layer."""
     moe_layer.refuse_what_a_file_says(arguments)
@@ -210,9 +206,7 @@ def in_size_file(arguments: argparse.Namespace) -> list[MoeProblem]:
     if not found:
         accepted = "entries of kind moe, as sizes --moe writes them"
         raise UserError("has no MoE layer", where=str(arguments.source), accepted=accepted)
-    if len({one.grouped for one in found}) > 1:
-        what = "holds layers with integers in groups beside others, which servers multiply by another kernel"
-        raise UserError(what, where=str(arguments.source), hint="tune each in a run of its own")
+    moe_layer.require_one_kernel(found, arguments.source, "tune each in a run of its own")
     return found
 
 
@@ -239,7 +233,7 @@ def current(arguments: argparse.Namespace, found: list[MoeProblem]) -> dict[Prob
 
 def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
     """The problems of the flags: every number of tokens for each server. Raises UserError."""
-    in_file = in_size_file(arguments) if is_size_file(arguments.source) else []
+    in_file = in_size_file(arguments) if moe_layer.is_size_file(arguments.source) else []
     layer = None if in_file else layer_of(arguments)
     kernels = kernel_source.read_all(
         arguments.kernel_from, grouped=(in_file[0] if layer is None else layer).scaling == "group"
@@ -248,8 +242,7 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
     missing = [name for name in servers if name not in kernels]
     shows = arguments.dry_run or arguments.explain is not None
     if not shows and missing:
-        accepted = "the server's source file or installed package: [SERVER=]PATH"
-        raise UserError(f"no kernel of {missing[0]} is given", where=kernel_source.FLAG, accepted=accepted)
+        raise kernel_source.none_given(missing[0])
     if unknown := [name for name in servers if name not in SERVERS]:
         accepted = ", ".join(SERVERS)
         raise UserError(f"{unknown[0]} has no fused MoE kernel in Triton here", where="--serve", accepted=accepted)

@@ -55,7 +55,7 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("--m", metavar="M,M", type=number_list, help="rows of A, where the file gives N and K "
                         f"alone, and tokens of --moe (default: {','.join(map(str, USUAL_M))}; of --moe vLLM's "
                         f"{len(GRID)}, {GRID[0]} to {GRID[-1]})")  # fmt: skip
-    parser.add_argument("--fp8", metavar="TYPE", type=one_of(("fp8_e4m3", "fp8_e4m3_fnuz")),
+    parser.add_argument("--fp8", metavar="TYPE", type=one_of(FP8),
                         help="what fp8 is where the file says no more: fp8_e4m3, or fp8_e4m3_fnuz for MI300 (default: "
                         "by a log's device_name, else fp8_e4m3)")  # fmt: skip
     parser.add_argument("--aiter_op", metavar="OP", type=one_of(OPERATORS), help="AITER's operator, where "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.records import Target
+from gemm_tuner.export.gemm.module.objects import FILE_NAME
 from gemm_tuner.export.gemm.module.rows import Tuned
 from gemm_tuner.export.gemm.module.sections import ROOTS, Namespace, Section
 from gemm_tuner.gemm.config import KernelConfig
@@ -17,7 +17,6 @@ from gemm_tuner.languages.cute.extra import NEEDS
 from gemm_tuner.source import codegen
 
 FAMILY = "gemm_cute"
-LIBRARY_NAME = re.compile(r"gemm_cute_\w+_[0-9a-f]{12}\.so")
 # In place of the function that says what is compiled. Of two definitions in a script the last one counts.
 KERNEL_OF = '\n\ndef kernel_of(config, size):\n    return config["kernel"]\n'
 
@@ -29,7 +28,7 @@ def folder_of(module: Path) -> Path:
 
 def libraries_in(folder: Path) -> set[Path]:
     """The compiled kernels that a module's folder holds, by the names that exports give them."""
-    return {path for path in folder.glob("gemm_cute_*.so") if LIBRARY_NAME.fullmatch(path.name)}
+    return {path for path in folder.glob("*.so") if FILE_NAME.fullmatch(path.name)}
 
 
 def with_epilogues(tuned: Iterable[Tuned]) -> dict[tuple[str, str], GemmProblem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from gemm_tuner.languages.together import named
 
 COMPILE_LIMIT_S = 300.0
 HASH_DIGITS = 12
+# Of a compiled kernel that an export wrote.
+FILE_NAME = re.compile(rf"gemm_cute_\w+_[0-9a-f]{{{HASH_DIGITS}}}\.so")
 
 Wanted = Sequence[tuple[GemmProblem, KernelConfig]]
 
