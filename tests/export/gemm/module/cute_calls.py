@@ -1,5 +1,5 @@
-"""``python cute_calls.py SIZES``: calls ``tuned_gemm`` twice for each (M, N, K, biased), and prints what was wrong,
-what was launched and what it said of Triton. A script of the checkout, so that it starts warm."""
+"""``python cute_calls.py SIZES``: calls ``tuned_gemm`` twice for each (M, N, K, biased, layouts of A and B), and prints
+what was wrong, what was launched and what it said of Triton. A script of the checkout, so that it starts warm."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ import torch
 import tuned_gemm
 
 
-def main(sizes: list[tuple[int, int, int, bool]]) -> dict[str, Any]:
+def matrix(rows: int, columns: int, layout: str) -> torch.Tensor:
+    return (torch.randn(rows, columns) if layout == "row" else torch.randn(columns, rows).T).half()
+
+
+def main(sizes: list[tuple[int, int, int, bool, str, str]]) -> dict[str, Any]:
     tuned_gemm._check_device = lambda tensors: None
     tuned_gemm._INTERPRETED = False  # else no kernel is launched but Triton's
     wrong = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for m, n, k, biased in sizes:
-            a, b = torch.randn(m, k).half(), torch.randn(k, n).half()
+        for m, n, k, biased, layout_a, layout_b in sizes:
+            a, b = matrix(m, k, layout_a), matrix(k, n, layout_b)
             more = {"bias": torch.randn(n).half(), "alpha": 2.0} if biased else {}
             for _ in range(2):
                 c = tuned_gemm.matmul(a, b, **more)

@@ -28,7 +28,7 @@ from gemm_tuner.core.records import Verified
 from gemm_tuner.export.gemm.module import write_module
 from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.config import KernelConfig
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.languages import kernel_cache
 from gemm_tuner.languages.cute import extra, library
 from gemm_tuner.languages.cute.source import Source
@@ -37,8 +37,9 @@ from gemm_tuner.languages.scripts import load_script
 STAND_IN = samples.ROOT / "tests" / "helpers" / "tvm_ffi_stand_in"
 FP16 = {"dtype_a": "fp16", "dtype_b": "fp16", "dtype_c": "fp16"}
 SIZE = replace(samples.problem(64, 48, 64), **FP16)
-BIASED = replace(samples.problem(64, 32, 64), **FP16, bias=True, alpha=2.0)
-SPLIT, UNEQUAL = (replace(samples.problem(40, 24, k), **FP16) for k in (96, 200))
+BIASED = replace(samples.problem(64, 32, 64), **FP16, bias=True, alpha=2.0, layout_b=Layout.COL)
+SPLIT = replace(samples.problem(40, 24, 96), **FP16, layout_a=Layout.COL)
+UNEQUAL = replace(samples.problem(40, 24, 200), **FP16, layout_a=Layout.COL, layout_b=Layout.COL)
 WINNER = KernelConfig("gemm_cute", 64, 48, 64, 8, 1, 0, 0, CLUSTER_M=2)
 SLOWER = samples.config(BLOCK_SIZE_M=16, BLOCK_SIZE_N=16, BLOCK_SIZE_K=32)
 WINNERS = {
@@ -53,10 +54,12 @@ import json, sys
 import torch, tuned_gemm
 tuned_gemm._check_device = lambda tensors: None
 tuned_gemm._INTERPRETED = False
-for M, N, K, biased in json.loads(sys.argv[1]):
+for M, N, K, biased, layout_a, layout_b in json.loads(sys.argv[1]):
     more = {"bias": torch.ones(N).half(), "alpha": 2.0} if biased else {}
     try:
-        tuned_gemm.matmul(torch.ones(M, K).half(), torch.ones(K, N).half(), **more)
+        a = torch.ones(M, K) if layout_a == "row" else torch.ones(K, M).T
+        b = torch.ones(K, N) if layout_b == "row" else torch.ones(N, K).T
+        tuned_gemm.matmul(a.half(), b.half(), **more)
     except ValueError as error:
         print(error)
 """
@@ -93,7 +96,7 @@ def compiled_before(tmp_path: Path) -> None:
 
 
 def sizes_of(problems: Sequence[GemmProblem]) -> str:
-    return json.dumps([[p.m, p.n, p.k, p.bias] for p in problems])
+    return json.dumps([[p.m, p.n, p.k, p.bias, p.layout_a, p.layout_b] for p in problems])
 
 
 def run(module: Path, problems: Sequence[GemmProblem], **env: str) -> dict[str, Any]:
