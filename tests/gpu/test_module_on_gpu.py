@@ -104,8 +104,11 @@ def fault(module: ModuleType, problem: GemmProblem, seed: int) -> str:
 
     operands, given = operands_of(problem, seed)
     wanted = reference(problem, operands)
+    more = {"c": operands.c_in, "scale_a": operands.scale_a, "scale_b": operands.scale_b}
+    factors = {"alpha": problem.alpha, "beta": problem.beta or 1.0, "activation": problem.activation}
     for _ in range(3):
-        verdict = compare(module.matmul(*given), *wanted, problem, "matmul")
+        result = module.matmul(*given, **more, **factors)
+        verdict = compare(result.reshape(-1, problem.n), *wanted, problem, "matmul")
         if not verdict.ok:
             return f"{problem.key}: {verdict.message}"
     return ""
@@ -182,10 +185,6 @@ def kinds_of(gpu: Gpu) -> list[dict[str, Any]]:
 
 
 def test_scales_batches_and_epilogues_are_right(gpu: Gpu) -> None:
-    from gemm_tuner.gemm.compare import compare
-    from gemm_tuner.gemm.operands import make_operands
-    from gemm_tuner.gemm.reference import reference
-
     kinds = kinds_of(gpu)
     rows = [
         choice(problem, config)
@@ -199,18 +198,8 @@ def test_scales_batches_and_epilogues_are_right(gpu: Gpu) -> None:
     module = loaded(write_module(path, gpu.folder / "kinds.py").path)
     shapes = [as_gemm(row.problem) for row in rows]
     sizes = [*((shape.m, shape.n, shape.k) for shape in shapes), (33, 65, 130), (100, 200, 1000)]
-    wrong = []
-    for kind in kinds:
-        for size in dict.fromkeys(sizes):
-            problem = GemmProblem(*size, **kind)
-            operands = make_operands(problem, "randn", 3, "cuda")
-            more = {"c": operands.c_in, "scale_a": operands.scale_a, "scale_b": operands.scale_b}
-            factors = {"alpha": problem.alpha, "beta": problem.beta or 1.0, "activation": problem.activation}
-            for _ in range(2):
-                result = module.matmul(*operands.logical(problem), operands.bias, **more, **factors)
-            verdict = compare(result.reshape(-1, problem.n), *reference(problem, operands), problem, "matmul")
-            wrong += [] if verdict.ok else [f"{problem.key}: {verdict.message}"]
-    assert wrong == []
+    problems = [GemmProblem(*size, **kind) for kind in kinds for size in dict.fromkeys(sizes)]
+    assert [text for problem in problems if (text := fault(module, problem, 3))] == []
     assert counters_are_zero(module)
 
 
@@ -293,13 +282,14 @@ def test_another_device_and_type_are_told(module: ModuleType) -> None:
         module.matmul(on_cpu.float().cuda(), on_cpu.cuda())
 
 
-def test_the_shipped_results_give_a_module_that_is_right(gpu: Gpu) -> None:
-    """The H200's own, on a GPU of its architecture, at one tuned size of each configuration family and bias."""
+@pytest.mark.parametrize("kind", ["bf16", "fp16", "fp8_tensor"])
+def test_the_shipped_results_give_a_module_that_is_right(gpu: Gpu, kind: str) -> None:
+    """The H200's own, on a GPU of its architecture, at all its smaller sizes, as tuned and with a bias."""
     if gpu.device.target.arch != "sm_90":
         pytest.skip("the shipped results are for sm_90")
-    path = ROOT / "results" / "tuned" / "nvidia_h200_bf16.yaml"
-    shipped = loaded(write_module(path, gpu.folder / "shipped_module.py").path)
+    path = ROOT / "results" / "tuned" / f"nvidia_h200_{kind}.yaml"
+    shipped = loaded(write_module(path, gpu.folder / f"shipped_{kind}.py").path)
     tuned_for = [as_gemm(row.problem) for row in results.read(path).rows]
     small = [problem for problem in tuned_for if problem.m * problem.n * problem.k <= 2**36]
-    problems = [replace(problem, bias=number % 2 == 0) for number, problem in enumerate(small)]
+    problems = [replace(problem, bias=bias) for problem in small for bias in (False, True)]
     assert [text for seed, problem in enumerate(problems) if (text := fault(shipped, problem, seed))] == []
