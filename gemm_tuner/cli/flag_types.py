@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from collections.abc import Callable, Iterable
 
 from gemm_tuner.gemm.problem import MAX_BATCH
+from gemm_tuner.system.cores import usable_cores
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.values import FACTOR_FORM, did_you_mean, is_factor
 
@@ -39,7 +39,7 @@ def worker_count(text: str) -> int:
     """An argparse type: a number of processes, or a share of the cores below 1, at least one process."""
     share = float(text) if re.fullmatch(r"0?\.[0-9]{1,6}", text) else 0.0
     if share:
-        return max(1, int(share * (os.cpu_count() or 1)))
+        return max(1, int(share * usable_cores()))
     try:
         return positive(text)
     except argparse.ArgumentTypeError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 import gemm_tuner
@@ -34,6 +33,7 @@ from gemm_tuner.pipeline.run_options import IN_PROCESS
 from gemm_tuner.profilers import AUTO, PROFILERS
 from gemm_tuner.search import SEARCHES
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
+from gemm_tuner.system.cores import usable_cores
 from gemm_tuner.system.installation import data_folder
 
 # The argparse dests of the flags that --help shows; --help_all shows all.
@@ -221,9 +221,9 @@ def _timing(parser: Parser) -> None:
     )
     group.add_argument("--ngpus", type=positive, metavar="N", help="GPUs to use (default: 1)")
     group.add_argument("--gpu_ids", type=id_list, metavar="ID,ID", help="which GPUs to use, as torch numbers them")
-    group.add_argument("--num_threads", type=worker_count, metavar="N", default=os.cpu_count() or 1,
+    group.add_argument("--num_threads", type=worker_count, metavar="N", default=usable_cores(),
                        help="compile workers, which are processes; 0.9 is that share of the cores (default: all "
-                       "cores)")  # fmt: skip
+                       "that this process may use)")  # fmt: skip
     group.add_argument("--compile_limit", type=positive, metavar="S", default=60,
                        help="seconds one kernel may compile (default: %(default)s)")  # fmt: skip
     group.add_argument("--launch_limit", type=positive, metavar="S", default=60,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import socket
@@ -12,6 +11,7 @@ import psutil
 
 from gemm_tuner.measure import probe
 from gemm_tuner.measure.device import Machine
+from gemm_tuner.system.cores import usable_cores
 
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -25,7 +25,7 @@ def look() -> Machine:
         "pci": "",
         "name": cpu_name(),
         "arch": platform.machine(),
-        "num_sms": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "num_sms": usable_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "l2_bytes": largest_cache_bytes(),
         "shared_memory_bytes": 0,

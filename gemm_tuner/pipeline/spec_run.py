@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -25,6 +24,7 @@ from gemm_tuner.pipeline import spec_profile, spec_search
 from gemm_tuner.pipeline.spec_gpus import SpecGpus
 from gemm_tuner.pipeline.spec_rows import Row, SpecRun, finalists_of
 from gemm_tuner.store.spec_journal import FINALS, SCREEN, Line, SpecJournal, folder_of
+from gemm_tuner.system.cores import usable_cores
 from gemm_tuner.system.interruption import Interruption
 from gemm_tuner.system.progress import step
 from gemm_tuner.system.terminal_table import print_line
@@ -202,7 +202,7 @@ class _Stages:
         wanted = {build: lines for build, lines in wanted.items() if build not in self._built}
         if not wanted:
             return
-        with step("builds", len(wanted), self.log) as bar, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with step("builds", len(wanted), self.log) as bar, ThreadPoolExecutor(usable_cores()) as pool:
             started = {pool.submit(self._build_one, lines): build for build, lines in wanted.items()}
             for done in as_completed(started):
                 self._built[started[done]] = done.result()

@@ -26,6 +26,7 @@ from gemm_tuner.surface.profile_args import ProfileArgs
 from gemm_tuner.surface.records import Rejected
 from gemm_tuner.surface.trial_job import HINT, Job, job_of
 from gemm_tuner.surface.tunables import Function, Kernel, Tunable
+from gemm_tuner.system.cores import usable_cores
 from gemm_tuner.system.installation import import_path
 from gemm_tuner.system.processes import (
     MARK,
@@ -78,7 +79,7 @@ def _not_compiled(tunable: Kernel, candidates: Sequence[Candidate], timeout_s: f
 
 def count_workers(configurations: int) -> int:
     """The number of processes: that of TileLang's threads. Raises UserError for a variable that is not a number."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cpus = usable_cores()
     count, most = int(_variable(COUNT, -1)), int(_variable(MOST, -1))
     wanted = min(count, cpus) if count > 0 else int(cpus * _variable(SHARE, DEFAULT_SHARE))
     return max(1, min(wanted, configurations, most if most > 0 else configurations))

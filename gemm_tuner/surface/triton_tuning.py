@@ -19,6 +19,7 @@ from gemm_tuner.surface.par_compile import Compiled, par_compile
 from gemm_tuner.surface.profile_args import CompileArgs
 from gemm_tuner.surface.records import NoBestKernel
 from gemm_tuner.surface.tunables import Arguments, Kernel, is_jit
+from gemm_tuner.system.cores import usable_cores
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.values import did_you_mean
 
@@ -81,7 +82,7 @@ def compiled_for(
     """
     call = kernel.call if tensors is None else kernel.call.with_tensors(tensors)
     configs = [one.values for one in candidates]
-    found = par_compile(kernel.function, configs, kernel.named(call), target, min(len(configs), os.cpu_count() or 1))
+    found = par_compile(kernel.function, configs, kernel.named(call), target, min(len(configs), usable_cores()))
     if all(one.status is not Status.OK for one in found):
         raise NoBestKernel(f"none compiles for {target}: {found[0].reason}", where=kernel.name)
     return AutotuneResult(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from gemm_tuner.gemm.combinations import first_fault
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import ACTIVATIONS, GemmProblem, Layout
 from gemm_tuner.space import prune
+from gemm_tuner.system.cores import usable_cores
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = prune.load_rules(ROOT / "rules", heuristics=False)
@@ -100,7 +100,7 @@ class Gpu:
         target = self.device.target
         scripts = compile_tasks.write_scripts(templates, folder, pairs, target)
         tasks = compile_tasks.tasks_for(pairs, scripts, target)
-        workers = len(os.sched_getaffinity(0))
+        workers = usable_cores()
         work = target, workers, self.cache, folder / "compile.log", folder
         with CompilePool(language_of(language), *work, limit_s=120.0) as pool:
             failed = [(t.name, t.specialization, r.message) for t, r in pool.run(tasks) if r.status != Status.OK]

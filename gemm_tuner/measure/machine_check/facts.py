@@ -21,6 +21,7 @@ from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.machine_check import gpus
 from gemm_tuner.measure.machine_check.gpus import GpuState, text_in
 from gemm_tuner.space import space
+from gemm_tuner.system.cores import usable_cores
 
 HIDING_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
@@ -154,7 +155,7 @@ def look_around(output_dir: Path, root: Path = Path("/")) -> Surroundings:
     folder = next(path for path in (output_dir.resolve(), *output_dir.resolve().parents) if path.is_dir())
     limits = list(_groups(root))
     return Surroundings(
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=usable_cores(),
         cpu_limit=min(filter(None, (_cpu_limit(group) for group in limits)), default=None),
         memory_bytes=psutil.virtual_memory().total,
         memory_limit_bytes=min(filter(None, (_memory_limit(group) for group in limits)), default=None),
