@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.compile.compile_tasks import task_for, write_scripts
 from gemm_tuner.core.records import Status, Target
@@ -20,6 +22,8 @@ from gemm_tuner.languages.cute.extra import BRINGS, why_absent
 from gemm_tuner.languages.cute.source import Source
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.languages.together import named
+from gemm_tuner.system.cores import usable_cores
+from gemm_tuner.system.progress import step
 
 COMPILE_LIMIT_S = 300.0
 HASH_DIGITS = 12
@@ -64,8 +68,11 @@ def objects_of(wanted: Wanted, templates: Path, target: Target) -> list[Object |
         if missing and not absent:
             cache.mkdir(parents=True, exist_ok=True)
             where = cache, folder / "compile.log", folder
-            with CompilePool(language, target, 1, *where, limit_s=COMPILE_LIMIT_S, kind=wanted[0][0].kind) as pool:
+            workers = min(len(missing), usable_cores())
+            pool = CompilePool(language, target, workers, *where, limit_s=COMPILE_LIMIT_S, kind=wanted[0][0].kind)
+            with pool, step("compile", len(missing), Console(stderr=True)) as bar:
                 for task, result in pool.run(missing):
+                    bar.advance()
                     if result.status is not Status.OK:
                         faults[task.name] = result.message or result.status.value
         found: list[Object | str] = []
