@@ -43,8 +43,9 @@ KINDS: dict[str, tuple[dict[str, Any], ...]] = {
         {**BF16, "layout_b": COL, **EVERYTHING},
         {**BF16, "layout_a": COL, "beta": -1.0, "activation": "relu"},
         {**BF16, "bias": True, "activation": "silu"},
-        {**BF16, "dtype_c": "fp32", "layout_b": COL, "alpha": 0.5},
+        {**BF16, "layout_b": COL, "alpha": 0.5},
     ),
+    "fp32": ({**BF16, "dtype_c": "fp32", "layout_b": COL, "bias": True},),
     "batches": tuple({**BF16, "batch": 3, "layout_a": a, "layout_b": b, **more}
                      for a, b, more in ((ROW, ROW, {}), (ROW, COL, EVERYTHING), (COL, ROW, {"bias": True}))),
     "scales": (
