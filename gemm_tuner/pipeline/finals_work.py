@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
-from gemm_tuner.core.records import Problem, Role
+from gemm_tuner.core.records import Problem, Role, Timing
 from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.decide.ranking import Ranking, rankings_so_far
 from gemm_tuner.launch.plan import VENDOR, Work
@@ -27,12 +28,14 @@ class Contradicted:
 
 @dataclass(frozen=True)
 class FinalsWork:
-    """times: of the finals so far, in memory and in the store. states: of the sizes in it. so_far: see ``rank``."""
+    """times: of the finals so far, in memory and in the store. states: of the sizes in it. so_far, ranked_by: see
+    ``rank``; the latter are the times that the former is of."""
 
     planner: Planner
     times: FinalsTimes
     states: Mapping[Problem, SizeState]
     so_far: dict[Problem, Ranking] = field(default_factory=dict)
+    ranked_by: dict[Problem, list[Timing]] = field(default_factory=dict)
 
     def of(self, state: SizeState, names: list[str], number: int, role: Role) -> Work | None:
         """The work of process ``number`` for a size. None if it is in the store, from where it is then taken with this
@@ -67,7 +70,9 @@ class FinalsWork:
         The noise is estimated from all sizes of the run, of the others by their planned processes: so a run that goes
         on with some of the sizes ranks these as an undisturbed one did.
         """
-        timings = {problem: self.times.first_choosing(problem, plan.choosing) for problem in self.times.by_size}
+        timings: dict[Problem, list[Timing]] = {
+            problem: self.times.first_choosing(problem, plan.choosing) for problem in self.times.by_size
+        }
         for state, _ in finalists:
             timings[state.problem] = [
                 *self.times.by_size.get(state.problem, ()),
@@ -75,6 +80,7 @@ class FinalsWork:
             ]
         own = {problem: self.states[problem].own for problem in timings}  # a server's own kernel cannot win a size
         self.so_far.update(rankings_so_far(timings, own, plan.most_choosing))
+        self.ranked_by.update(timings)
 
     def undecided(self, finalists: Named) -> Named:
         """The sizes that more choosing processes are expected to decide, with the finalists that can still win."""
@@ -89,6 +95,19 @@ class FinalsWork:
             ranked = self.so_far.get(state.problem, Ranking(tuple(names), undecided=tuple(names)))
             found.append((state, list(ranked.order[: most if ranked.undecided else 1])))
         return found
+
+    def us_so_far(self, state: SizeState) -> dict[str, float]:
+        """Times of a size by name, microseconds: first those that may win it, in the order of the ranking, then others,
+        fastest first. Medians of what ``rank`` had; of screening, where that is nothing."""
+        samples: dict[str, list[float]] = {}
+        for timing in self.ranked_by.get(state.problem, ()):
+            if timing.name in state.kept:
+                samples.setdefault(timing.name, []).extend(timing.samples_us)
+        us = {name: median(of) for name, of in samples.items() if of} or state.screened_us()
+        ranked = self.so_far[state.problem].order if state.problem in self.so_far else ()
+        return {
+            name: us[name] for name in dict.fromkeys((*ranked, *sorted(us, key=lambda name: us[name]))) if name in us
+        }
 
     def stored(self, finalists: Named, numbers: Iterable[int]) -> Named:
         """The sizes of which the store has the results of all of these processes."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 
 from gemm_tuner.consumers.server import Server
 from gemm_tuner.core.errors import EnvironmentFault
@@ -104,10 +103,9 @@ class Tuning:
         """The finals of these sizes, and checks of finalists while their last reports are written."""
         held = self.session.gpus.held() if any(names for _, names in finalists) else nullcontext()
 
-        def leading(most: int) -> Named:  # a baseline comes first where nothing clearly beats it
-            return [
-                (state, self.older.added(state, names)) for state, names in self.finals.works.leading(finalists, most)
-            ]
+        def leading(most: int) -> Named:
+            leaders = self.finals.works.leading(finalists, most)
+            return [(state, self.with_others_of_the_row(state, names)) for state, names in leaders]
 
         with held, checks.beside_finals(self.fleet, finalists, leading) as begin_checks:
             self.finals.run(finalists, begin_checks)
@@ -235,21 +233,35 @@ class Tuning:
         checks.run(self.fleet, order, decided)
         return again
 
+    def with_others_of_the_row(self, state: SizeState, leaders: list[str]) -> list[str]:
+        """Finalists that may win a size, a baseline before those that do not clearly beat it, and what the row would
+        then name beside its winner."""
+        names = self.older.added(state, leaders)
+        beside = self.beside_winners([(state, names)], [self.finals.works.us_so_far(state)])
+        return list(dict.fromkeys([*names, *(first for wanted in beside for _, (first, *_) in wanted)]))
+
     def check_served(self, order: Named, checks: CheckStage) -> None:
-        """Checks substitutes, rivals and the best that each server can launch, before the sizes are finished with them;
-        unless the run's budget leaves time for no more than the check of the sizes' own."""
-        times = [(state, finals_us(self.finals, state)) for state, _ in order]
-        pace, verdicts = self.session.limits.pace, self.session.store.verdicts
-        of_servers = (partial(serving.to_check, server, times, verdicts) for server in self.servers)
-        all_us = [us for _, us in times]
-        of_rivals = (
-            partial(rivals.to_check, order, all_us, verdicts, key) for key in rivals.keys(state for state, _ in order)
-        )
-        for candidates in (partial(substitutes.to_check, order, all_us, verdicts), *of_rivals, *of_servers):
-            wanted = candidates()
+        """Checks what rows name beside their winners, before the sizes are finished with it; unless the run's budget
+        leaves time for no more than the check of the sizes' own."""
+        pace = self.session.limits.pace
+        for wanted in self.beside_winners(order, [finals_us(self.finals, state) for state, _ in order]):
             if wanted and not pace.budget.has_time_for(2 * pace.check().of(len(order))):
                 return
             checks.run(self.fleet, wanted)
+
+    def beside_winners(self, order: Named, us: Sequence[Mapping[str, float]]) -> Iterator[Named]:
+        """What is not checked yet of substitutes, rivals and the best that each server can launch: of each of these the
+        sizes that have it, with the candidates, best first.
+
+        order: what is to be checked of each size itself. us: the times of each size by name, best first.
+        """
+        verdicts = self.session.store.verdicts
+        yield substitutes.to_check(order, us, verdicts)
+        for key in rivals.keys(state for state, _ in order):
+            yield rivals.to_check(order, us, verdicts, key)
+        times = [(state, by_name) for (state, _), by_name in zip(order, us, strict=True)]
+        for server in self.servers:
+            yield serving.to_check(server, times, verdicts)
 
 
 def recombined(state: SizeState) -> list[str]:

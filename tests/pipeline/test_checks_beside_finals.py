@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +21,7 @@ from gemm_tuner.core.language import CompileTask
 from gemm_tuner.core.records import CompileResult, Problem, Status
 from gemm_tuner.decide.finals_plan import PROCESSES
 from gemm_tuner.executors.local import LocalExecutor
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.launch.plan import FINALS, VERIFY, Plan
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.budget import Budget
@@ -33,6 +34,7 @@ from gemm_tuner.pipeline.tune import Tuning
 
 CONFIGS = round_batches.CONFIGS[:4]
 A, B, C, D = NAMES = round_batches.NAMES[:4]
+IN_CUTE = KernelConfig("gemm_cute", 128, 144, 64, 8, 1, 0, 0)
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
@@ -100,7 +102,13 @@ class Overlapping(StandInGpu):
         self.checked.set()
 
 
-def tuned(folder: Path, gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch, **how: Any) -> Session:
+def tuned(
+    folder: Path,
+    gpu: StandInGpu,
+    monkeypatch: pytest.MonkeyPatch,
+    configs: Sequence[KernelConfig] = CONFIGS,
+    **how: Any,
+) -> Session:
     compiler = gpu.compiler if isinstance(gpu, Overlapping) else CompilesAtOnce()
     monkeypatch.setattr(LocalExecutor, "compiler", lambda self: compiler)
     budget, sensor = how.pop("budget", 0.0), how.pop("sensor", None)
@@ -108,7 +116,7 @@ def tuned(folder: Path, gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch, **how:
     of.gpus.sensor = sensor
     if budget:
         limit(of, Budget(budget))
-    Tuning(of, [state_of(ONE, CONFIGS), state_of(TWO, CONFIGS)], [gpu]).run()
+    Tuning(of, [state_of(ONE, configs), state_of(TWO, configs)], [gpu]).run()
     return of
 
 
@@ -137,6 +145,23 @@ def test_finalists_are_checked_while_finals_report_with_the_same_outcome(
     assert during and len(names) == (8 if compare else 2)  # one of each size, which three processes have decided
     if not wrong:
         assert len(gpu.checks) == 1 and set(chosen(found).values()) == {B}
+
+
+@pytest.mark.parametrize("wrong", [(), (A,)], ids=["all right", "the best substitute wrong"])
+def test_a_substitute_is_checked_with_the_winner_that_it_is_for(
+    wrong: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check after the finals waits for a launcher to start, which takes as long as the finals of a size."""
+    of = {"us": {IN_CUTE.name: 40.0, A: 50.0, B: 60.0, C: 70.0, D: 80.0}, "wrong": frozenset(wrong)}
+    gpu, plain, configs = Overlapping(**of), StandInGpu(**of), (*CONFIGS, IN_CUTE)
+    found = tuned(tmp_path / "ahead", gpu, monkeypatch, configs)
+    after = tuned(tmp_path / "plain", plain, monkeypatch, configs)
+    assert chosen(found) == chosen(after) == dict.fromkeys((ONE, TWO), IN_CUTE.name)
+    for size in (ONE, TWO):
+        substitute = found.results.choices[size].substitute
+        assert substitute == after.results.choices[size].substitute and substitute is not None
+        assert substitute.config.name == (B if wrong else A)
+    assert gpu.checks[0] == (True, [IN_CUTE.name, A] * 2) and (len(gpu.checks) == 1) == (not wrong)
 
 
 def test_a_baseline_is_checked_ahead_since_it_stays_where_nothing_clearly_beats_it(
