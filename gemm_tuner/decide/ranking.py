@@ -169,15 +169,18 @@ class Judge:
         return {name: _published(sheet, name, spread) for name in sheet.publishing.names}
 
 
-def rankings_so_far(
-    timings: Mapping[Problem, Iterable[Timing]], configs: Mapping[Problem, Mapping[str, Config]], most_processes: int
-) -> dict[Problem, Ranking]:
-    """The rankings of all sizes by their choosing processes, before the others have ended and whatever they find.
+def sheets_so_far(timings: Mapping[Problem, Iterable[Timing]]) -> dict[Problem, Sheet]:
+    """The times of all sizes in their choosing processes, before the others have ended and whatever they find."""
+    return {
+        problem: sheet_of([one for one in of if one.role == Role.CHOOSE], so_far=True)
+        for problem, of in timings.items()
+    }
 
-    timings: of all sizes. configs: of the finalists. most_processes: see ``Judge.rank_finalists``.
-    """
-    chose = {problem: [one for one in of if one.role == Role.CHOOSE] for problem, of in timings.items()}
-    sheets = {problem: sheet_of(of, so_far=True) for problem, of in chose.items()}
+
+def rankings_so_far(
+    sheets: Mapping[Problem, Sheet], configs: Mapping[Problem, Mapping[str, Config]], most_processes: int
+) -> dict[Problem, Ranking]:
+    """The rankings of all sizes. configs: of the finalists. most_processes: see ``Judge.rank_finalists``."""
     judge = judge_of((sheet, configs[problem]) for problem, sheet in sheets.items())
     return {problem: judge.rank_finalists(sheet, configs[problem], most_processes) for problem, sheet in sheets.items()}
 

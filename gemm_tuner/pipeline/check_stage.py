@@ -25,7 +25,8 @@ from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import Store
 
-# So many of a size that is not decided are checked before the ranking is known, if only the first right one counts.
+# So many that may win a size that is not decided are checked before the ranking is known, if only the first right one
+# counts.
 CHECKED_AHEAD = 2
 # Number of finalists per size whose odd-size kernels are compiled before the check; others are compiled during it.
 ODD_COMPILES_A_SIZE = 2
@@ -59,7 +60,8 @@ class CheckStage:
         """A function that begins to check finalists, for the moment from which on nothing else needs the GPUs. What has
         begun ends with the block; ``run`` then knows what came of it.
 
-        leading: returns up to so many finalists of each size that may win it, when the check begins.
+        leading: returns up to so many finalists of each size that may win it, and what its row would name beside its
+        winner, when the check begins.
 
         Raises what the check raised, also where that has ended the launchers of the block (Fleet.cancel).
         """

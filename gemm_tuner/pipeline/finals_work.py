@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
 
 from gemm_tuner.core.records import Problem, Role, Timing
 from gemm_tuner.decide.finals_plan import FinalsPlan
-from gemm_tuner.decide.ranking import Ranking, rankings_so_far
+from gemm_tuner.decide.ranking import Ranking, rankings_so_far, sheets_so_far
+from gemm_tuner.decide.sheet import Sheet
 from gemm_tuner.launch.plan import VENDOR, Work
 from gemm_tuner.pipeline.finals_together import Process, Roles
 from gemm_tuner.pipeline.plans import Planner
@@ -28,14 +28,14 @@ class Contradicted:
 
 @dataclass(frozen=True)
 class FinalsWork:
-    """times: of the finals so far, in memory and in the store. states: of the sizes in it. so_far, ranked_by: see
-    ``rank``; the latter are the times that the former is of."""
+    """times: of the finals so far, in memory and in the store. states: of the sizes in it. so_far: the last ranking of
+    each size. sheets: the times that it was made from."""
 
     planner: Planner
     times: FinalsTimes
     states: Mapping[Problem, SizeState]
     so_far: dict[Problem, Ranking] = field(default_factory=dict)
-    ranked_by: dict[Problem, list[Timing]] = field(default_factory=dict)
+    sheets: dict[Problem, Sheet] = field(default_factory=dict)
 
     def of(self, state: SizeState, names: list[str], number: int, role: Role) -> Work | None:
         """The work of process ``number`` for a size. None if it is in the store, from where it is then taken with this
@@ -79,8 +79,9 @@ class FinalsWork:
                 *(timing for one in found for timing in one.get(state.problem, {}).values()),
             ]
         own = {problem: self.states[problem].own for problem in timings}  # a server's own kernel cannot win a size
-        self.so_far.update(rankings_so_far(timings, own, plan.most_choosing))
-        self.ranked_by.update(timings)
+        sheets = sheets_so_far(timings)
+        self.sheets.update(sheets)
+        self.so_far.update(rankings_so_far(sheets, own, plan.most_choosing))
 
     def undecided(self, finalists: Named) -> Named:
         """The sizes that more choosing processes are expected to decide, with the finalists that can still win."""
@@ -97,17 +98,14 @@ class FinalsWork:
         return found
 
     def us_so_far(self, state: SizeState) -> dict[str, float]:
-        """Times of a size by name, microseconds: first those that may win it, in the order of the ranking, then others,
-        fastest first. Medians of what ``rank`` had; of screening, where that is nothing."""
-        samples: dict[str, list[float]] = {}
-        for timing in self.ranked_by.get(state.problem, ()):
-            if timing.name in state.kept:
-                samples.setdefault(timing.name, []).extend(timing.samples_us)
-        us = {name: median(of) for name, of in samples.items() if of} or state.screened_us()
-        ranked = self.so_far[state.problem].order if state.problem in self.so_far else ()
-        return {
-            name: us[name] for name in dict.fromkeys((*ranked, *sorted(us, key=lambda name: us[name]))) if name in us
-        }
+        """Times of a size's finalists that have not failed, by name, microseconds: those that may win it, in the order
+        of the last ranking, then others, fastest first. Empty before there is a ranking."""
+        if state.problem not in self.so_far:
+            return {}
+        ranked, cells = self.so_far[state.problem].order, self.sheets[state.problem].all
+        us = {name: cells.us(name) for name in cells.names if name in state.kept}
+        others = sorted(us.keys() - set(ranked), key=lambda name: (us[name], name))
+        return {name: us[name] for name in (*ranked, *others) if name in us}
 
     def stored(self, finalists: Named, numbers: Iterable[int]) -> Named:
         """The sizes of which the store has the results of all of these processes."""

@@ -105,7 +105,7 @@ class Tuning:
 
         def leading(most: int) -> Named:
             leaders = self.finals.works.leading(finalists, most)
-            return [(state, self.with_others_of_the_row(state, names)) for state, names in leaders]
+            return [(state, self.with_what_rows_name_beside(state, names)) for state, names in leaders]
 
         with held, checks.beside_finals(self.fleet, finalists, leading) as begin_checks:
             self.finals.run(finalists, begin_checks)
@@ -233,10 +233,12 @@ class Tuning:
         checks.run(self.fleet, order, decided)
         return again
 
-    def with_others_of_the_row(self, state: SizeState, leaders: list[str]) -> list[str]:
-        """Finalists that may win a size, a baseline before those that do not clearly beat it, and what the row would
-        then name beside its winner."""
+    def with_what_rows_name_beside(self, state: SizeState, leaders: list[str]) -> list[str]:
+        """These finalists, the older configuration that they have to beat, and what the row would name beside the first
+        of them."""
         names = self.older.added(state, leaders)
+        if not names:
+            return []
         beside = self.beside_winners([(state, names)], [self.finals.works.us_so_far(state)])
         return list(dict.fromkeys([*names, *(first for wanted in beside for _, (first, *_) in wanted)]))
 

@@ -11,6 +11,8 @@ from typing import Any, cast
 
 import pytest
 import round_batches
+import test_rivals
+import test_serving
 from round_batches import ONE, TWO
 from test_default_config import LAYER, OTHERS
 from tuning import SM_90, StandInGpu, limit, session, state_of
@@ -18,15 +20,16 @@ from tuning import SM_90, StandInGpu, limit, session, state_of
 from gemm_tuner.compile.task_queue import TaskQueue
 from gemm_tuner.core.errors import CannotWrite
 from gemm_tuner.core.language import CompileTask
-from gemm_tuner.core.records import CompileResult, Problem, Status
+from gemm_tuner.core.records import CompileResult, Problem, Status, Timing
 from gemm_tuner.decide.finals_plan import PROCESSES
 from gemm_tuner.executors.local import LocalExecutor
 from gemm_tuner.gemm.config import KernelConfig
-from gemm_tuner.launch.plan import FINALS, VERIFY, Plan
+from gemm_tuner.launch.plan import FINALS, VERIFY, Plan, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.gpu_watch import Sample
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
+from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.session import Session
@@ -162,6 +165,45 @@ def test_a_substitute_is_checked_with_the_winner_that_it_is_for(
         assert substitute == after.results.choices[size].substitute and substitute is not None
         assert substitute.config.name == (B if wrong else A)
     assert gpu.checks[0] == (True, [IN_CUTE.name, A] * 2) and (len(gpu.checks) == 1) == (not wrong)
+
+
+@dataclass
+class FailsLater(Overlapping):
+    """Its second process of finals finds that a configuration fails."""
+
+    failing: str = ""
+
+    def _time(self, plan: Plan, work: Work) -> dict[Key, Timing]:
+        found = super()._time(plan, work)
+        if plan.stage == FINALS and plan.process == 1 and self.failing:
+            key = work.problem, self.failing
+            found[key] = Timing(*key, Status.LAUNCH_ERROR, message="too many resources")
+        return found
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_rival_that_has_not_failed_is_checked_with_the_winner(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (test_rivals.OURS[at].name for at in (1, 0))
+    gpu = FailsLater(us=test_rivals.TIMES, failing=first if fails else "")
+    monkeypatch.setattr(LocalExecutor, "compiler", lambda self: gpu.compiler)
+    layer, configs = cast(Any, test_rivals.LAYER), cast(Any, (*test_rivals.THEIRS, *test_rivals.OURS))
+    of = session(tmp_path, layer, search="full", compile_stage=True)
+    Tuning(of, [state_of(layer, configs)], [gpu]).run()
+    ((during, names),) = gpu.checks
+    assert during and names[0] == test_rivals.THEIRS[0].name
+    assert [name for name in names if name.startswith("own_moe")] == [second if fails else first]
+    assert dict(of.results.choices[layer].derived)["own_kernel"] == (second if fails else first)
+
+
+def test_what_a_server_can_launch_is_checked_with_the_winner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Overlapping(us=test_serving.TIMES)
+    monkeypatch.setattr(LocalExecutor, "compiler", lambda self: gpu.compiler)
+    of = session(tmp_path, test_serving.SIZE, search="full", compile_stage=True, serve=("vllm",))
+    Tuning(of, [state_of(test_serving.SIZE, test_serving.CONFIGS)], [gpu]).run()
+    assert gpu.checks == [(True, [test_serving.WINNER.name, test_serving.GOOD.name])]
+    assert [one.config for one in of.results.choices[test_serving.SIZE].served] == [test_serving.GOOD]
 
 
 def test_a_baseline_is_checked_ahead_since_it_stays_where_nothing_clearly_beats_it(
