@@ -11,7 +11,8 @@ from pathlib import Path
 from rich.console import Console
 
 from gemm_tuner.compile.compile_pool import CompilePool
-from gemm_tuner.compile.compile_tasks import task_for, write_scripts
+from gemm_tuner.compile.compile_tasks import task_for, tasks_for, write_scripts
+from gemm_tuner.compile.task_queue import TaskKey, key_of
 from gemm_tuner.core.records import Status, Target
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.kernels import call_size
@@ -62,9 +63,11 @@ def objects_of(wanted: Wanted, templates: Path, target: Target) -> list[Object |
             script = load_script(str(folder / task.script.file))
             sources.append(Source.of(script.kernel_of(script.CONFIGS[config.name], call_size(problem))))
         paths = [cache / source.entry / library.LIBRARY for source in sources]
-        faults: dict[str, str] = {}
+        faults: dict[TaskKey, str] = {}
         absent = why_absent() or ("" if compiler.is_there() else BRINGS)
-        missing = [task for task, path in zip(tasks, paths, strict=True) if not path.is_file()]
+        missing = tasks_for(
+            [pair for pair, path in zip(wanted, paths, strict=True) if not path.is_file()], scripts, target
+        )
         if missing and not absent:
             cache.mkdir(parents=True, exist_ok=True)
             where = cache, folder / "compile.log", folder
@@ -74,12 +77,12 @@ def objects_of(wanted: Wanted, templates: Path, target: Target) -> list[Object |
                 for task, result in pool.run(missing):
                     bar.advance()
                     if result.status is not Status.OK:
-                        faults[task.name] = result.message or result.status.value
+                        faults[key_of(task)] = result.message or result.status.value
         found: list[Object | str] = []
         for source, path, task in zip(sources, paths, tasks, strict=True):
             if path.is_file():
                 file = f"{source.name}_{source.entry[:HASH_DIGITS]}.so"
                 found.append(Object(source.name, file, path.read_bytes()))
             else:
-                found.append(absent or faults.get(task.name, "it was not compiled"))
+                found.append(absent or faults.get(key_of(task), "it was not compiled"))
         return found

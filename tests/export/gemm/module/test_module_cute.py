@@ -1,6 +1,6 @@
 """The exported module with winners in CuTe DSL: their compiled kernels beside it, a substitute where they cannot run.
 
-Stand-ins launch on the CPU; Triton's kernels run in the interpreter. tests/gpu/test_cute_on_gpu.py is for the GPU.
+Stand-ins launch on the CPU; Triton's kernels run in the interpreter. For the GPU there is test_cute_module_on_gpu.py.
 """
 
 from __future__ import annotations
