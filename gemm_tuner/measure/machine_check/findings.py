@@ -8,7 +8,6 @@ from enum import Enum
 
 from gemm_tuner.measure.machine_check.facts import Facts
 from gemm_tuner.measure.machine_check.gpus import NOT_LOCKED, GpuState
-from gemm_tuner.system.cores import usable_cores
 from gemm_tuner.system.nvml import PROHIBITED, SHARED
 
 GIB = 2**30
@@ -124,7 +123,7 @@ def _build(facts: Facts) -> Iterable[Finding]:
 
 def _memory(facts: Facts) -> Iterable[Finding]:
     limits = [limit for limit in (facts.around.memory_bytes, facts.around.memory_limit_bytes) if limit]
-    workers = usable_cores()
+    workers = facts.around.cores
     if limits and min(limits) < workers * WORKER_BYTES:
         fit = max(1, min(limits) // WORKER_BYTES)
         what = f"{min(limits) / GIB:.1f} GiB of memory is little for {workers} compile workers"
