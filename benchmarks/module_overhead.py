@@ -19,6 +19,7 @@ import argparse
 import importlib.util
 import json
 import math
+import os
 import statistics
 import sys
 import tempfile
@@ -33,6 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
+from gemm_tuner.core.language import language_of
 from gemm_tuner.core.markers import FLUSH_SYMBOL
 from gemm_tuner.core.records import Target
 from gemm_tuner.core.workload import launch_all
@@ -41,8 +43,10 @@ from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.kernels import call_size, make_scratch
 from gemm_tuner.gemm.operands import Operands, make_operands
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
+from gemm_tuner.languages import kernel_cache
 from gemm_tuner.languages.scratch import count_sms
 from gemm_tuner.languages.scripts import load_script
+from gemm_tuner.languages.together import named
 from gemm_tuner.languages.triton.language import LANGUAGE, provide_descriptor_memory
 from gemm_tuner.source import codegen
 from gemm_tuner.space import space
@@ -235,6 +239,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         module = loaded(write_module(arguments.results, folder / "exported.py").path)
+        cache = kernel_cache.folder(named(("triton", "cute")).cache_name(ROOT / "templates"), folder)
+        os.environ.update(language_of("cute").environment(cache))  # where the export has put what it compiled
         arch = module.HEADER["arch"]
         target = space.load(space.space_path(ROOT / "rules", arch), arch).device.target
         for number, row in enumerate(rows):
