@@ -223,7 +223,7 @@ def _timing(parser: Parser) -> None:
     group.add_argument("--gpu_ids", type=id_list, metavar="ID,ID", help="which GPUs to use, as torch numbers them")
     group.add_argument("--num_threads", type=worker_count, metavar="N", default=usable_cores(),
                        help="compile workers, which are processes; 0.9 is that share of the cores (default: all "
-                       "that this process may run on)")  # fmt: skip
+                       "that this process may use)")  # fmt: skip
     group.add_argument("--compile_limit", type=positive, metavar="S", default=60,
                        help="seconds one kernel may compile (default: %(default)s)")  # fmt: skip
     group.add_argument("--launch_limit", type=positive, metavar="S", default=60,

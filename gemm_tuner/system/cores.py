@@ -1,13 +1,16 @@
-"""The cores that this process may run on."""
+"""The cores that this process may use."""
 
 from __future__ import annotations
 
+import math
 import os
+from pathlib import Path
+
+from gemm_tuner.system import control_groups
 
 
-def usable_cores() -> int:
-    """How many cores this process may run on: a scheduler such as Slurm, or taskset, may allow fewer than there are.
-
-    The quota of a container is not looked at; the subcommand check says it.
-    """
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def usable_cores(root: Path = control_groups.ROOT) -> int:
+    """How many cores this process may use: a scheduler such as Slurm, taskset or a container's quota, in which a part
+    of a core counts as one, may allow fewer than there are. root: has proc and sys."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, math.ceil(control_groups.core_limit(root) or cores))

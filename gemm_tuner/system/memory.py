@@ -3,25 +3,22 @@ others."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from pathlib import Path
 
 import psutil
+
+from gemm_tuner.system.control_groups import memory_limit_bytes
 
 GIB = 2**30
 # LLVM and ptxas need a few hundred MiB for the largest kernels of the shipped templates.
 LEAST_BYTES, MOST_BYTES = 2 * GIB, 16 * GIB
-CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def share_bytes(workers: int) -> int:
     """Bytes that each of ``workers`` may allocate beyond its size at the start: an equal share of the memory of the
     machine or container, but at least LEAST_BYTES, so that no ordinary compilation fails."""
     total = int(psutil.virtual_memory().total)
-    for path in CGROUP_LIMITS:
-        with contextlib.suppress(OSError, ValueError):  # "max" means no limit and is not a number
-            total = min(total, int(Path(path).read_text(encoding="ascii")))
+    total = min(total, memory_limit_bytes() or total)
     return min(MOST_BYTES, max(LEAST_BYTES, total // max(1, workers)))
 
 

@@ -16,6 +16,7 @@ from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK, UserError
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.pipeline import run as pipeline
 from gemm_tuner.pipeline.run_options import RunOptions
+from gemm_tuner.system import control_groups
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -78,6 +79,7 @@ def test_the_settings_of_a_full_command_line(tmp_path: Path) -> None:
 
 def test_workers_may_be_a_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 64)
+    monkeypatch.setattr(control_groups, "core_limit", lambda root: None)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(32)), raising=False)  # a scheduler allows
     assert asked(*ONE).compile_workers == 32
     assert [asked(*ONE, "--num_threads", text).compile_workers for text in ("0.9", ".01", "40")] == [28, 1, 40]
@@ -86,6 +88,8 @@ def test_workers_may_be_a_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) ->
             asked(*ONE, "--num_threads", wrong)
     monkeypatch.delattr("os.sched_getaffinity")  # as on macOS
     assert asked(*ONE).compile_workers == 64
+    monkeypatch.setattr(control_groups, "core_limit", lambda root: 2.5)
+    assert asked(*ONE).compile_workers == 3
 
 
 def test_sizes_of_a_file_are_tuned_once(

@@ -6,7 +6,6 @@ import os
 import shutil
 import sysconfig
 import tempfile
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.machine_check import gpus
 from gemm_tuner.measure.machine_check.gpus import GpuState, text_in
 from gemm_tuner.space import space
+from gemm_tuner.system.control_groups import memory_limit_bytes
 from gemm_tuner.system.cores import usable_cores
 
 HIDING_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
@@ -126,7 +126,6 @@ class Surroundings:
     """Facts of the host.
 
     cores:              number of cores that this process may use.
-    cpu_limit:          limit of the control group, in cores; None without one.
     memory_bytes:       memory of the machine.
     memory_limit_bytes: limit of the control group; None without one or if unknown.
     output_folder:      the output folder, or its closest existing parent.
@@ -138,7 +137,6 @@ class Surroundings:
     """
 
     cores: int
-    cpu_limit: float | None
     memory_bytes: int
     memory_limit_bytes: int | None
     output_folder: Path
@@ -153,12 +151,10 @@ class Surroundings:
 def look_around(output_dir: Path, root: Path = Path("/")) -> Surroundings:
     """Collects the facts of the host. root: the folder that contains proc and sys."""
     folder = next(path for path in (output_dir.resolve(), *output_dir.resolve().parents) if path.is_dir())
-    limits = list(_groups(root))
     return Surroundings(
-        cores=usable_cores(),
-        cpu_limit=min(filter(None, (_cpu_limit(group) for group in limits)), default=None),
+        cores=usable_cores(root),
         memory_bytes=psutil.virtual_memory().total,
-        memory_limit_bytes=min(filter(None, (_memory_limit(group) for group in limits)), default=None),
+        memory_limit_bytes=memory_limit_bytes(root),
         output_folder=folder,
         free_bytes=shutil.disk_usage(folder).free,
         write_fault=_write_fault(folder),
@@ -181,30 +177,3 @@ def _write_fault(folder: Path) -> str:
             return ""
     except OSError as error:
         return error.strerror or str(error)
-
-
-def _groups(root: Path) -> Iterable[Path]:
-    """The control groups of this process and their parents: version 2, and memory and cpu of version 1."""
-    for line in text_in(root / "proc/self/cgroup").splitlines():
-        number, controllers, path = (*line.split(":", 2), "", "")[:3]
-        mounts = ["sys/fs/cgroup"] if number == "0" else [f"sys/fs/cgroup/{name}" for name in controllers.split(",")]
-        for mount in mounts:
-            group = root / mount / path.lstrip("/")
-            while group.is_relative_to(root / mount):
-                yield group
-                group = group.parent
-
-
-def _memory_limit(group: Path) -> int | None:
-    """The limit in bytes; version 1 represents "no limit" by a number larger than any memory."""
-    text = text_in(group / "memory.max") or text_in(group / "memory.limit_in_bytes")
-    return int(text) if text.isdigit() and 0 < int(text) < 2**60 else None
-
-
-def _cpu_limit(group: Path) -> float | None:
-    """The limit in cores: quota divided by period."""
-    words = text_in(group / "cpu.max").split() or [
-        text_in(group / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-    ]
-    both = len(words) == 2 and all(word.isdigit() and int(word) for word in words)
-    return int(words[0]) / int(words[1]) if both else None

@@ -128,10 +128,6 @@ def _memory(facts: Facts) -> Iterable[Finding]:
         fit = max(1, min(limits) // WORKER_BYTES)
         what = f"{min(limits) / GIB:.1f} GiB of memory is little for {workers} compile workers"
         yield Finding(Level.WARNING, what, f"--num_threads {fit}")
-    cpu_limit = facts.around.cpu_limit
-    if cpu_limit and cpu_limit < workers:
-        what = f"this container may use {cpu_limit:g} of {workers} cores"
-        yield Finding(Level.NOTE, what, f"--num_threads {max(1, round(cpu_limit))}")
 
 
 def _state(state: GpuState) -> Iterable[Finding]:

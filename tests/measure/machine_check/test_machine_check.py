@@ -95,25 +95,26 @@ def test_what_amdgpu_says_in_its_files(level: str, clocks: str, tmp_path: Path) 
     ("files", "memory", "cpus"),
     [
         ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "1000\n",
-          "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/b/cpu.max": "150000 100000\n"}, 1000, 1.5),
+          "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/b/cpu.max": "150000 100000\n",
+          "sys/fs/cgroup/a/cpu.max": "50000 100000\n"}, 1000, 1),
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "2000\n", "sys/fs/cgroup/cpu.max": "max 100000\n"},
          2000, None),
         ({"proc/self/cgroup": "3:cpu,cpuacct:/x\n2:memory:/x\n",
           "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "3000\n",
           "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-          "sys/fs/cgroup/cpu/x/cpu.cfs_quota_us": "200000\n", "sys/fs/cgroup/cpu/x/cpu.cfs_period_us": "100000\n"},
-         3000, 2.0),
+          "sys/fs/cgroup/cpu/x/cpu.cfs_quota_us": "50000\n", "sys/fs/cgroup/cpu/x/cpu.cfs_period_us": "100000\n"},
+         3000, 1),
         ({"proc/self/cgroup": "3:cpu:/\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
           "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}, None, None),
         ({}, None, None),
     ],
 )  # fmt: skip
-def test_the_limits_of_a_container(
-    files: dict[str, str], memory: int | None, cpus: float | None, tmp_path: Path
-) -> None:
+def test_the_limits_of_a_container(files: dict[str, str], memory: int | None, cpus: int | None, tmp_path: Path) -> None:
     put(tmp_path, files)
     found = facts.look_around(tmp_path, tmp_path)
-    assert (found.memory_limit_bytes, found.cpu_limit) == (memory, cpus)
+    assert found.memory_limit_bytes == memory
+    allowed = len(os.sched_getaffinity(0))
+    assert found.cores == min(allowed, cpus or allowed)
     assert found.memory_bytes == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -129,7 +130,7 @@ def test_a_folder_that_may_not_be_written_is_said_to_be_none(tmp_path: Path) -> 
     assert facts.look_around(tmp_path, tmp_path).write_fault == "Permission denied"
 
 
-AROUND = Surroundings(16, None, 256 * GIB, None, Path("/out"), 100 * GIB, "", "/usr/bin/gcc", True, False, ())
+AROUND = Surroundings(16, 256 * GIB, None, Path("/out"), 100 * GIB, "", "/usr/bin/gcc", True, False, ())
 PLAN = Plan("sm_90", "cuda", "rules/space_sm_90.yaml", "", "nsys", "", "measured")
 STATE = GpuState(0, "NVIDIA H200", "nvidia", UNKNOWN, 1980, 1980)
 GOOD = Facts(Machine((gpu(0),), NO_GPU.versions, "580.1"), "", (STATE,), (), AROUND, PLAN)
@@ -197,7 +198,6 @@ def test_what_spoils_times_is_warned_of_and_blocks_nothing(known: Facts, words: 
         (replace(GOOD, around=replace(AROUND, foreign=("TRITON_INTERPRET",))), "TRITON_INTERPRET is set", "unset"),
         (replace(GOOD, machine=Machine((gpu(0), gpu(1, "NVIDIA A100", "sm_80")), NO_GPU.versions, "")),
          "several kinds (0: NVIDIA H200, 1: NVIDIA A100)", "--gpu_ids"),
-        (replace(GOOD, around=replace(AROUND, cpu_limit=0.5)), "may use 0.5 of", "--num_threads 1"),
         (replace(GOOD, plan=replace(PLAN, absent=(("one", "get it"), ("other", "get it")))), "one, other", "get it"),
     ],
 )  # fmt: skip
