@@ -39,14 +39,13 @@ from gemm_tuner.core.markers import FLUSH_SYMBOL
 from gemm_tuner.core.records import Target
 from gemm_tuner.core.workload import launch_all
 from gemm_tuner.export.gemm.module import write_module
+from gemm_tuner.export.gemm.module.objects import kernels_folder
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.kernels import call_size, make_scratch
 from gemm_tuner.gemm.operands import Operands, make_operands
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
-from gemm_tuner.languages import kernel_cache
 from gemm_tuner.languages.scratch import count_sms
 from gemm_tuner.languages.scripts import load_script
-from gemm_tuner.languages.together import named
 from gemm_tuner.languages.triton.language import LANGUAGE, provide_descriptor_memory
 from gemm_tuner.source import codegen
 from gemm_tuner.space import space
@@ -239,8 +238,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         module = loaded(write_module(arguments.results, folder / "exported.py").path)
-        cache = kernel_cache.folder(named(("triton", "cute")).cache_name(ROOT / "templates"), folder)
-        os.environ.update(language_of("cute").environment(cache))  # where the export has put what it compiled
+        os.environ.update(language_of("cute").environment(kernels_folder(ROOT / "templates", folder)))
         arch = module.HEADER["arch"]
         target = space.load(space.space_path(ROOT / "rules", arch), arch).device.target
         for number, row in enumerate(rows):

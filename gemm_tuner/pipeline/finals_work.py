@@ -98,14 +98,11 @@ class FinalsWork:
         return found
 
     def us_so_far(self, state: SizeState) -> dict[str, float]:
-        """Times of a size's finalists that have not failed, by name, microseconds: those that may win it, in the order
-        of the last ranking, then others, fastest first. Empty before there is a ranking."""
+        """``best_first`` by the last ranking, without finalists that have failed. Empty before there is a ranking."""
         if state.problem not in self.so_far:
             return {}
-        ranked, cells = self.so_far[state.problem].order, self.sheets[state.problem].all
-        us = {name: cells.us(name) for name in cells.names if name in state.kept}
-        others = sorted(us.keys() - set(ranked), key=lambda name: (us[name], name))
-        return {name: us[name] for name in (*ranked, *others) if name in us}
+        cells = self.sheets[state.problem].all
+        return best_first(state, self.so_far[state.problem].order, {name: cells.us(name) for name in cells.names})
 
     def stored(self, finalists: Named, numbers: Iterable[int]) -> Named:
         """The sizes of which the store has the results of all of these processes."""
@@ -120,3 +117,10 @@ class FinalsWork:
         """(those names that have not failed in the finals, all names of the size that have)."""
         failed = {timing.name for timing in self.times.by_size.get(state.problem, ()) if timing.failed}
         return [name for name in names if name not in failed], failed
+
+
+def best_first(state: SizeState, order: Iterable[str], us: Mapping[str, float]) -> dict[str, float]:
+    """Times of a size by name, microseconds: first the ranked ones in order, then those that cannot win the size
+    (servers' own kernels and rivals), fastest first."""
+    beside = sorted(us.keys() & (state.kept.keys() - state.own.keys()), key=lambda name: (us[name], name))
+    return {name: us[name] for name in (*order, *beside) if name in us}

@@ -15,6 +15,7 @@ from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.pipeline import rivals, serving, substitutes
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.finals import Finals
+from gemm_tuner.pipeline.finals_work import best_first
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.run_results import RunResults
 from gemm_tuner.space.size_state import SizeState
@@ -74,11 +75,9 @@ class SizeFinisher:
 
 
 def finals_us(finals: Finals, state: SizeState) -> dict[str, float]:
-    """The times of a size's finals by name, microseconds: first the ranked ones in order, then those that
-    cannot win the size (servers' own kernels and rivals), fastest first."""
+    """``best_first`` of a size's finals."""
     ranked = finals.ranked(state)
-    beside = sorted(ranked.times.keys() & (state.kept.keys() - state.own.keys()), key=lambda n: ranked.times[n].us)
-    return {name: ranked.times[name].us for name in (*ranked.order, *beside) if name in ranked.times}
+    return best_first(state, ranked.order, {name: one.us for name, one in ranked.times.items()})
 
 
 def calls_us(timings: Iterable[Timing], names: Container[str]) -> list[dict[str, tuple[float, ...]]]:

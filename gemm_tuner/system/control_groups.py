@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from gemm_tuner.system.input_files import text_in
+
 ROOT = Path("/")
+# In place of /proc/self/cgroup where it is not readable: what a container finds of its own at the root.
+UNNAMED = "0::/\n1:memory:/\n1:cpu:/"
 
 
 def core_limit(root: Path = ROOT) -> float | None:
@@ -20,7 +24,7 @@ def memory_limit_bytes(root: Path = ROOT) -> int | None:
 
 def _groups(root: Path) -> Iterable[Path]:
     """The control groups of this process and their parents: version 2, and memory and cpu of version 1."""
-    for line in _text_in(root / "proc/self/cgroup").splitlines():
+    for line in (text_in(root / "proc/self/cgroup") or UNNAMED).splitlines():
         number, controllers, path = (*line.split(":", 2), "", "")[:3]
         mounts = ["sys/fs/cgroup"] if number == "0" else [f"sys/fs/cgroup/{name}" for name in controllers.split(",")]
         for mount in mounts:
@@ -32,21 +36,14 @@ def _groups(root: Path) -> Iterable[Path]:
 
 def _memory_limit(group: Path) -> int | None:
     """The limit in bytes; version 1 represents "no limit" by a number larger than any memory."""
-    text = _text_in(group / "memory.max") or _text_in(group / "memory.limit_in_bytes")
+    text = text_in(group / "memory.max") or text_in(group / "memory.limit_in_bytes")
     return int(text) if text.isdigit() and 0 < int(text) < 2**60 else None
 
 
 def _core_limit(group: Path) -> float | None:
     """The limit in cores: quota divided by period."""
-    words = _text_in(group / "cpu.max").split() or [
-        _text_in(group / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    words = text_in(group / "cpu.max").split() or [
+        text_in(group / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     ]
     both = len(words) == 2 and all(word.isdigit() and int(word) for word in words)
     return int(words[0]) / int(words[1]) if both else None
-
-
-def _text_in(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

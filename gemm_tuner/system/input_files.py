@@ -1,10 +1,11 @@
-"""Reads files from users: only regular files and standard input, up to a size limit."""
+"""Reads files from users: only regular files and standard input, up to a size limit; and those of the system."""
 
 from __future__ import annotations
 
 import os
 import stat
 import sys
+from pathlib import Path
 
 from gemm_tuner.core.errors import UserError
 
@@ -67,3 +68,11 @@ def read_bytes(path: str | os.PathLike[str], what: str, form: str, max_bytes: in
 def _open_at_once(path: str, flags: int) -> int:
     """Opens a file without blocking: opening a pipe would otherwise wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+def text_in(path: Path) -> str:
+    """The text of a file of the system or of a driver; "" if it is missing or not readable."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

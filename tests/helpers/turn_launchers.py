@@ -22,24 +22,22 @@ def say(what):
     with done.open("a") as stream:
         stream.write(f"{folder.name} {what}\\n")
 turn = Turn(folder.parent / "turn", folder)
+one_step = {
+    "take": (turn.take, "begins"),
+    "go ahead": (turn.go_ahead, "goes ahead"),
+    "stay behind": (turn.stay_behind, "may take"),
+    "time": (turn.begin_timing, "times"),
+}
 for line in map(str.strip, sys.stdin):
     if line == "open":
         with turn.opening():
             say("opens")
             sys.stdin.readline()
             say("has opened")
-    elif line == "take":
-        turn.take()
-        say("begins")
-    elif line == "go ahead":
-        turn.go_ahead()
-        say("goes ahead")
-    elif line == "stay behind":
-        turn.stay_behind()
-        say("may take")
-    elif line == "time":
-        turn.begin_timing()
-        say("times")
+    elif line in one_step:
+        step, what = one_step[line]
+        step()
+        say(what)
     elif line == "give way":
         say("gives way")
         turn.give_way()

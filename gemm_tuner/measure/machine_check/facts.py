@@ -18,10 +18,11 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.machine_check import gpus
-from gemm_tuner.measure.machine_check.gpus import GpuState, text_in
+from gemm_tuner.measure.machine_check.gpus import GpuState
 from gemm_tuner.space import space
 from gemm_tuner.system.control_groups import memory_limit_bytes
 from gemm_tuner.system.cores import usable_cores
+from gemm_tuner.system.input_files import text_in
 
 HIDING_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.system.input_files import text_in
 from gemm_tuner.system.nvml import IDLE, PROHIBITED, SHARED, SLOWED, GpuProcess, Nvml, NvmlError, opened
 from gemm_tuner.system.processes import own_pids
 
@@ -144,14 +145,6 @@ def _kfd_processes(root: Path) -> Iterable[GpuProcess]:
             used = [_number(text_in(path)) or 0 for path in folder.glob("vram_*")]
             name = text_in(root / "proc" / folder.name / "comm") or "unknown"
             yield GpuProcess(int(folder.name), name, sum(used) if used else None)
-
-
-def text_in(path: Path) -> str:
-    """The text of a driver's file; "" if it is missing or not readable."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
 
 
 def other_users(backend: str, gpus: Sequence[str]) -> list[GpuProcess]:

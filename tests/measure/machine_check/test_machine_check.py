@@ -106,6 +106,8 @@ def test_what_amdgpu_says_in_its_files(level: str, clocks: str, tmp_path: Path) 
          3000, 1),
         ({"proc/self/cgroup": "3:cpu:/\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
           "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}, None, None),
+        ({"sys/fs/cgroup/memory.max": "4000\n", "sys/fs/cgroup/cpu.max": "90000 100000\n"}, 4000, 1),
+        ({"sys/fs/cgroup/memory/memory.limit_in_bytes": "5000\n"}, 5000, None),
         ({}, None, None),
     ],
 )  # fmt: skip

@@ -26,6 +26,7 @@ from gemm_tuner.languages.together import named
 from gemm_tuner.system.cores import usable_cores
 from gemm_tuner.system.progress import step
 
+LANGUAGES = ("triton", "cute")
 COMPILE_LIMIT_S = 300.0
 HASH_DIGITS = 12
 # Of a compiled kernel that an export wrote.
@@ -43,6 +44,12 @@ class Object:
     image: bytes
 
 
+def kernels_folder(templates: Path, made: Path) -> Path:
+    """Where compiled kernels are looked for and put: in the user's cache, or below ``made`` if that cannot be
+    written."""
+    return kernel_cache.folder(named(LANGUAGES).cache_name(templates), made)
+
+
 def objects_of(wanted: Wanted, templates: Path, target: Target) -> list[Object | str]:
     """For each size and configuration of gemm_cute its compiled kernel, or the reason why there is none.
 
@@ -51,11 +58,10 @@ def objects_of(wanted: Wanted, templates: Path, target: Target) -> list[Object |
     """
     if not wanted:
         return []
-    language = named(("triton", "cute"))
     with tempfile.TemporaryDirectory(prefix="gemm_tuner_module_") as made:
         folder = Path(made)
         scripts = write_scripts(templates, folder, wanted, target)
-        cache = kernel_cache.folder(language.cache_name(templates), folder)
+        cache = kernels_folder(templates, folder)
         tasks = [task_for(scripts, problem, config, target) for problem, config in wanted]
         sources = []
         for (problem, config), task in zip(wanted, tasks, strict=True):
@@ -72,7 +78,9 @@ def objects_of(wanted: Wanted, templates: Path, target: Target) -> list[Object |
             cache.mkdir(parents=True, exist_ok=True)
             where = cache, folder / "compile.log", folder
             workers = min(len(missing), usable_cores())
-            pool = CompilePool(language, target, workers, *where, limit_s=COMPILE_LIMIT_S, kind=wanted[0][0].kind)
+            pool = CompilePool(
+                named(LANGUAGES), target, workers, *where, limit_s=COMPILE_LIMIT_S, kind=wanted[0][0].kind
+            )
             with pool, step("compile", len(missing), Console(stderr=True)) as bar:
                 for task, result in pool.run(missing):
                     bar.advance()
