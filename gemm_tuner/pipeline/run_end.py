@@ -139,7 +139,7 @@ def size_record(session: Session, state: SizeState) -> SizeRecord:
     published = session.results.published.get(problem, {})
     return SizeRecord(
         problem=problem,
-        total=len(state.configs),
+        total=state.total,
         funnel=tuple(
             FunnelStep(rule=row.rule, kind=row.kind.value, why=row.why, cut=row.cut, remain=row.remain)
             for row in state.pruned.funnel

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from gemm_tuner.core.errors import FREE_SPACE, EnvironmentFault
 from gemm_tuner.core.records import CompileResult, Config, Problem, Status, Timing
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.space.prune import Pruned
 from gemm_tuner.space.reasons import most_common
-from gemm_tuner.space.space import table_of, with_rows
+from gemm_tuner.space.space import places_of, table_of, with_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,12 +32,14 @@ FOUND_WRONG = (Status.WRONG, Status.UNSTABLE)
 class SizeState:
     """The configurations of one size that the rules keep, with the results of each so far.
 
-    configs:      the whole space, as made by ``space.frame``.
+    configs:      the whole space, as made by ``space.frame``; sizes share it, since it may have a million rows.
     kept:         the configurations that the rules keep, by name.
     predicted_us: model time of each kept configuration, microseconds, by name; never reported as measured.
     rows:         results by name: ``status``, ``message`` and other keys of COLUMNS.
     given:        names of configurations that the user gave; heuristics do not apply to them.
     unsearched:   names of configurations that were made of what a search found, and are no candidates of it.
+    outside:      how many of the kept configurations are not of the space.
+    frame:        the kept configurations as rows, in their order.
     """
 
     problem: Problem
@@ -50,6 +50,16 @@ class SizeState:
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     given: set[str] = field(default_factory=set)
     unsearched: set[str] = field(default_factory=set)
+    outside: int = 0
+    frame: pd.DataFrame = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.frame = self.configs.iloc[self.pruned.kept]  # rows first: whole columns of text take pandas 3 s to read
+
+    @property
+    def total(self) -> int:
+        """How many configurations there are, with those that the rules reject."""
+        return len(self.configs) + self.outside
 
     def record(self, name: str, status: Status, message: str = "", **numbers: Any) -> None:
         """Sets the status of a kept configuration, replacing an earlier one. numbers: values of other COLUMNS."""
@@ -106,12 +116,9 @@ class SizeState:
         if config.name in self.kept:
             return
         row = table_of([config])
-        mine = self.configs.reindex(columns=row.columns)  # axes that only this one has are missing values
-        same = (mine == row.iloc[0]).all(axis=1).to_numpy()
-        if not same.any():
-            self.configs = with_rows(self.configs, row)
-            same = np.arange(len(self.configs)) == len(self.configs) - 1
-        self.pruned = replace(self.pruned, kept=np.append(self.pruned.kept, np.flatnonzero(same)[:1]))
+        places = places_of(row, self.configs)
+        self.outside += not places.size
+        self.frame = with_rows(self.frame, self.configs.iloc[places[:1]] if places.size else row)
         self.kept[config.name] = config
         self.predicted_us[config.name] = predicted_us
 
@@ -129,9 +136,8 @@ class SizeState:
         configs, found: the same configurations, as rows and as records. predicted_us: their model times. searched:
         whether they are candidates of a search.
         """
-        places = np.arange(len(self.configs), len(self.configs) + len(configs))
-        self.configs = with_rows(self.configs, configs)
-        self.pruned = replace(self.pruned, kept=np.append(self.pruned.kept, places))
+        self.outside += len(configs)
+        self.frame = with_rows(self.frame, configs)
         for config, us in zip(found, predicted_us, strict=True):
             self.kept[config.name] = config
             self.predicted_us[config.name] = us
@@ -191,15 +197,14 @@ class SizeState:
         with and without ``unsearched``, so that a run that goes on asks for what it asked for before."""
         import pandas as pd  # here, because launchers are started before pandas is imported
 
-        frame = self.configs.iloc[self.pruned.kept]  # rows first: whole columns of text take pandas 3 seconds to read
-        frame.index = pd.Index(list(self.kept), name="name")
+        frame = self.frame.set_axis(pd.Index(list(self.kept), name="name"))
         frame = frame.assign(predicted_us=[self.predicted_us[name] for name in self.kept])
         if not self.unsearched:
             return frame
-        mine = frame.index.isin(self.unsearched)
-        others = np.delete(np.arange(len(self.configs)), self.pruned.kept[mine])
-        has_axis = self.configs.iloc[others].notna().any()  # else a column is an axis of the unsearched alone
-        return frame.loc[~mine, [*self.configs.columns[has_axis], "predicted_us"]]
+        others = frame.loc[~frame.index.isin(self.unsearched)]
+        has_value = others.notna().any()  # else a column may be an axis of the unsearched alone
+        axes = [axis for axis in self.frame.columns if has_value[axis] or axis in self.configs.columns]
+        return others[[*axes, "predicted_us"]]
 
     def fastest(self, count: int, among: Collection[str] | None = None) -> list[str]:
         """The ``count`` fastest fully screened names, fastest first; one name per machine code.
@@ -248,7 +253,7 @@ class SizeState:
 
     def counts(self) -> dict[str, int]:
         """Number of configurations by status; the sum is the size of the space."""
-        counted = {Status.PRUNED.value: len(self.configs) - len(self.kept)}
+        counted = {Status.PRUNED.value: self.total - len(self.kept)}
         for name in self.kept:
             status = self.rows.get(name, {}).get("status", "")
             counted[status] = counted.get(status, 0) + 1
@@ -258,16 +263,15 @@ class SizeState:
         """Raises AssertionError if a configuration has no status, which would be a bug of the tuner."""
         counted = self.counts()
         unaccounted = set(counted) - {status.value for status in Status}
-        if unaccounted or sum(counted.values()) != len(self.configs):
+        if unaccounted or sum(counted.values()) != self.total:
             raise AssertionError(f"{self.problem.key}: the statuses do not add up to the space: {counted}")
 
     def table(self) -> pd.DataFrame:
         """One row per configuration that the rules keep: name, fields and COLUMNS."""
         import pandas as pd  # here, because launchers are started before pandas is imported
 
-        table = self.configs.iloc[self.pruned.kept].copy()
+        table = self.frame.reset_index(drop=True)
         table.insert(0, "name", list(self.kept))
-        table = table.reset_index(drop=True)
         known = pd.DataFrame.from_dict(self.rows, orient="index").reindex(columns=list(COLUMNS))
         known = known.astype(dict.fromkeys(TEXT_COLUMNS, object))
         known.index.name = "name"

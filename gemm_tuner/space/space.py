@@ -19,6 +19,7 @@ from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.values import exact_mapping
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 MAX_CONFIGS = 5_000_000  # of all families together
@@ -195,10 +196,25 @@ def table_of(configs: Iterable[Config]) -> pd.DataFrame:
 
 
 def with_rows(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The table with rows behind its last one, numbered on."""
+    """The table with rows behind its last one, numbered on; missing values in columns that one of them lacks."""
     import pandas as pd
 
+    if table.empty:  # its columns would say what types others get
+        return rows.reindex(columns=[*table.columns, *rows.columns.difference(table.columns, sort=False)])
     return pd.concat([table, rows], ignore_index=True)
+
+
+def places_of(row: pd.DataFrame, table: pd.DataFrame) -> np.ndarray[Any, Any]:
+    """Where in the table the rows are that have the values of this one row; other columns of the table do not count."""
+    import numpy as np
+
+    places = np.arange(len(table))
+    if not set(row.columns) <= set(table.columns):
+        return places[:0]
+    for name in sorted(row.columns, key=lambda name: table[name].dtype == object):  # comparing texts is slow
+        some = table[name] if len(places) == len(table) else table[name].iloc[places]
+        places = places[(some == row[name].iloc[0]).to_numpy()]
+    return places
 
 
 def configs_of(configs: pd.DataFrame, kind: str = FIRST_KIND) -> list[Config]:

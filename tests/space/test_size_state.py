@@ -138,13 +138,15 @@ def test_without_heuristics_there_is_more_to_account_for(state: SizeState) -> No
 
 
 def test_a_configuration_from_elsewhere_is_admitted_once(state: SizeState) -> None:
-    kept, total = len(state.kept), len(state.configs)
+    """And the space stays one, which the sizes of a run share."""
+    kept, total, shared = len(state.kept), state.total, state.configs
     cut_row = next(row for row in range(total) if row not in set(state.pruned.kept.tolist()))
     (cut,) = space.configs_of(state.configs.iloc[[cut_row]])
     foreign = replace(cut, num_stages=97)
     for config in (cut, foreign, cut, foreign):
         state.add(config, 1.5)
-    assert (len(state.kept), len(state.configs)) == (kept + 2, total + 1)
+    assert (len(state.kept), state.total) == (kept + 2, total + 1)
+    assert state.configs is shared and len(shared) == total
     candidates = state.candidates()
     assert candidates.loc[foreign.name, ["num_stages", "predicted_us"]].tolist() == [97, 1.5]
     assert space.configs_of(candidates) == list(state.kept.values())
