@@ -23,13 +23,14 @@ def main(sizes: list[tuple[int, int, int, bool, str, str]]) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for m, n, k, biased, layout_a, layout_b in sizes:
-            a, b = matrix(m, k, layout_a), matrix(k, n, layout_b)
-            more = {"bias": torch.randn(n).half(), "alpha": 2.0} if biased else {}
-            for _ in range(2):
+            for alpha in (2.0, -0.5):  # whatever is kept of the first call shows in the second
+                a, b = matrix(m, k, layout_a), matrix(k, n, layout_b)
+                more = {"bias": torch.randn(n).half(), "alpha": alpha} if biased else {}
                 c = tuned_gemm.matmul(a, b, **more)
-            expected = (2.0 if biased else 1.0) * (a.float() @ b.float()) + (more["bias"].float() if biased else 0)
-            if not torch.allclose(c.float(), expected, atol=0.1, rtol=0.01):
-                wrong.append([m, n, k])
+                expected = (alpha if biased else 1.0) * (a.float() @ b.float())
+                expected += more["bias"].float() if biased else 0
+                if not torch.allclose(c.float(), expected, atol=0.1, rtol=0.01):
+                    wrong.append([m, n, k, alpha])
     calls = list(sys.modules["tvm_ffi"].CALLS) if "tvm_ffi" in sys.modules else []
     return {
         "wrong": wrong,

@@ -39,7 +39,7 @@ FP16 = {"dtype_a": "fp16", "dtype_b": "fp16", "dtype_c": "fp16"}
 SIZE = replace(samples.problem(64, 48, 64), **FP16)
 BIASED = replace(samples.problem(64, 32, 64), **FP16, bias=True, alpha=2.0, layout_b=Layout.COL)
 SPLIT = replace(samples.problem(40, 24, 96), **FP16, layout_a=Layout.COL)
-UNEQUAL = replace(samples.problem(40, 24, 200), **FP16, layout_a=Layout.COL, layout_b=Layout.COL)
+UNEQUAL = replace(BIASED, m=40, n=24, k=200, layout_a=Layout.COL)
 WINNER = KernelConfig("gemm_cute", 64, 48, 64, 8, 1, 0, 0, CLUSTER_M=2)
 SLOWER = samples.config(BLOCK_SIZE_M=16, BLOCK_SIZE_N=16, BLOCK_SIZE_K=32)
 WINNERS = {
