@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from gemm_tuner.core.records import Problem, Target
 from gemm_tuner.search import SizeView
 from gemm_tuner.search.compile_work import dear
-from gemm_tuner.space.size_state import Named, SizeState
+from gemm_tuner.space.size_state import Named, OfSize, SizeState
 
 # So many parts at the most, with so many configurations each at the least.
 PARTS, LEAST_OF_A_PART = 4, 128
+# Where there are fewer sizes than parts, a part has so many configurations of each size at the least.
+LEAST_OF_A_SIZE = 512
 
 
 def by_compile_work(asked: Named, target: Target) -> list[Named]:
@@ -27,12 +29,16 @@ def by_compile_work(asked: Named, target: Target) -> list[Named]:
 
 
 def even_parts(asked: Named, home: Mapping[Problem, int], gpus: int) -> list[Named]:
-    """The proposals in parts of whole sizes, with about as many configurations of each GPU, and sizes for all GPUs:
-    those that a part has none for would rest, and what is dealt anew with a part knows nothing of other parts.
+    """The proposals in parts, with about as many configurations of each GPU, and sizes for all GPUs: those that a part
+    has none for would rest, and what is dealt anew with a part knows nothing of other parts. Parts are of whole sizes,
+    or, of few sizes with many configurations, each has a share of every size.
 
     home: the GPU of each size that has one.
     """
+    of_each = min(PARTS, min((len(names) for _, names in asked), default=0) // LEAST_OF_A_SIZE)
     most = min(PARTS, size_of(asked) // LEAST_OF_A_PART, len(asked) // gpus)
+    if of_each > most:
+        return [[(state, piece_of(names, part, of_each)) for state, names in asked] for part in range(of_each)]
     parts: list[Named] = [[] for _ in range(max(1, most))]
     shares: dict[int | None, Named] = {}
     for state, names in asked:
@@ -45,9 +51,22 @@ def even_parts(asked: Named, home: Mapping[Problem, int], gpus: int) -> list[Nam
     return [part for part in parts if part]
 
 
+def piece_of(names: list[str], part: int, parts: int) -> list[str]:
+    """Of names in order, those of one of so many equal parts, counted from 0."""
+    return names[len(names) * part // parts : len(names) * (part + 1) // parts]
+
+
 def joined(parts: Iterable[Named]) -> Named:
     """The sizes of all parts."""
     return [one for part in parts for one in part]
+
+
+def merged(some: Iterable[OfSize]) -> Named:
+    """Each size once, with the names that it has in any part, in their order."""
+    found: dict[Problem, OfSize] = {}
+    for state, names in some:
+        found.setdefault(state.problem, (state, []))[1].extend(names)
+    return list(found.values())
 
 
 def size_of(asked: Named) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
@@ -18,7 +18,7 @@ from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
-from gemm_tuner.pipeline.round_parts import by_compile_work, cost_of, even_parts, joined, view_of
+from gemm_tuner.pipeline.round_parts import by_compile_work, cost_of, even_parts, joined, merged, view_of
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.search import Proposals, Search
 from gemm_tuner.space.size_state import Named, OfSize, SizeState
@@ -141,7 +141,7 @@ class Rounds:
             before = [*before, *part]
             if rest and not screened and self.limits.budget.clock() - begun < WORTH_S:
                 compiled, parts = [*compiled, *self.compile(rest, later, before)], []
-            screened.append(self.screen(compiled))
+            screened.append(self.screen(compiled, before))
         return screened
 
     def compile(self, asked: Named, then: Sequence[OfSize] = (), before: Sequence[OfSize] = ()) -> Named:
@@ -166,14 +166,18 @@ class Rounds:
         likely = self._likely_after(asked)
         compiling.prefetch([*interleaved(then), *interleaved(likely)])
 
-    def screen(self, compiled: Named) -> Screened:
+    def screen(self, compiled: Named, begun: Sequence[OfSize] = ()) -> Screened:
         """Times a few calls of each configuration (fewer of slow ones), and only one of several with equal code. The
         first processes of finals start meanwhile, since their start does not use the GPU.
 
         Timings are stored as they arrive, with their GPU. The states are updated later, by ``learn``, after all GPUs
         have ended: the sizes of a GPU that fails move to another, and its timings are then invalid.
+
+        begun: what the round has asked for so far.
         """
-        same_as = [(state, self._duplicates(state, names)) for state, names in compiled]
+        compiled = merged(compiled)
+        running = {state.problem: set(names) for state, names in merged([*begun, *compiled])}
+        same_as = [(state, self._duplicates(state, names, running[state.problem])) for state, names in compiled]
         pairs = zip(compiled, same_as, strict=True)
         once = [(state, [name for name in names if name not in same]) for (state, names), (_, same) in pairs]
         once = [(state, names) for state, names in once if names]
@@ -248,10 +252,9 @@ class Rounds:
         count = max((len(names) for names in running.values()), default=0)
         return self._by_state(self.search.likely_next(views, self.gpus.device, running, LIKELY_TIMES * count))
 
-    def _duplicates(self, state: SizeState, names: list[str]) -> dict[str, str]:
+    def _duplicates(self, state: SizeState, names: list[str], running: Collection[str]) -> dict[str, str]:
         """Those names whose kernel equals another that is already timed or is timed in this round."""
         same = duplicates(state, self.gpus.device.num_sms)
-        running = set(names)
         return {n: same[n] for n in names if n in same and (same[n] in running or state.ended(same[n]))}
 
     def _work(self, state: SizeState, names: list[str]) -> Work:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from round_batches import CONFIGS, NAMES, ONE, TWO, Batch, CompilesAll, Stubborn, asked, clocked, statuses
+from round_batches import CONFIGS, NAMES, ONE, TWO, Batch, CompilesAll, Pairs, Stubborn, asked, clocked, statuses
 from samples import problem
 from tuning import StandInGpu, lost
 
@@ -15,7 +15,7 @@ from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.launch.plan import SCREEN, Plan
 from gemm_tuner.pipeline.round_parts import view_of
 from gemm_tuner.search import Proposals, SizeView, make_search
-from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.space.size_state import Named, SizeState
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
@@ -112,12 +112,14 @@ def test_two_gpus_time_a_size_each(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", [1, 2, 3])
-@pytest.mark.parametrize("in_parts", [False, True])
+@pytest.mark.parametrize(("of_a_part", "of_a_size"), [(100, 100), (1, 100), (1, 1)], ids=["whole", "sizes", "shares"])
 def test_a_size_whose_gpu_fails_is_screened_anew_on_another(
-    start: int, in_parts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: int, of_a_part: int, of_a_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Never by two GPUs, also where the one that failed had timed some of it; and nothing is missing."""
-    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", 1 if in_parts else 100)
+    """Never by two GPUs, also where the one that failed had timed some of it; and nothing is missing. A round is timed
+    as a whole, in parts of whole sizes, and in parts that have a share of every size."""
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", of_a_part)
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_SIZE", of_a_size)
 
     def fails(plan: Plan) -> None:
         if len(failing.plans) == start:
@@ -156,3 +158,26 @@ def test_one_kernel_under_several_names_is_timed_once(tmp_path: Path) -> None:
     assert [rows[name]["screen_us"] for name in NAMES[1:5]] == [40.0] * 4
     assert [rows[name]["message"] for name in NAMES[2:5]] == [f"same code as {NAMES[1]}"] * 3
     assert batch.states[0].fastest(9)[0] == NAMES[1] and NAMES[2] not in batch.states[0].fastest(9)
+
+
+def test_a_kernel_of_an_earlier_part_of_the_round_is_not_timed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A size that is alone is timed in shares, so that the GPU does not wait until all of it is compiled."""
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_SIZE", 2)
+    gpu = StandInGpu(us={NAMES[1]: 40.0}, stays=True)
+    batch = Batch(tmp_path, gpu, search=make_search("full", round_size=6), sizes=(ONE,))
+
+    class CompilesEqual(CompilesAll):
+        def compile_sizes(self, wanted: Named, title: str, until: float, then: Pairs) -> None:
+            super().compile_sizes(wanted, title, until, then)
+            there = {name for state, names in wanted for name in names}
+            same_code(batch.states[0], *(one for one in CONFIGS[1:5] if one.name in there))
+
+    compiling = CompilesEqual(clocked(batch.session), takes_s=2.0)
+    batch.run(compiling)
+    assert [names for what, names in compiling.events if what == "compile"] == [
+        ["512/0", "512/1"], ["512/2", "512/3"], ["512/4", "512/5"]
+    ]  # fmt: skip
+    assert asked(batch.plans) == [{512: NAMES[:2]}, {512: NAMES[5:]}]
+    assert batch.states[0].screened_us() == {**dict.fromkeys(NAMES[1:5], 40.0), NAMES[0]: 100.0, NAMES[5]: 100.0}

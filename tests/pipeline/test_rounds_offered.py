@@ -97,20 +97,34 @@ def test_kernels_that_take_long_to_compile_are_compiled_while_others_are_timed(t
 
 
 @pytest.mark.parametrize(
-    ("stays", "takes_s", "budget_s", "least"),
-    [(False, 2.0, 0.0, 6), (True, 0.5, 0.0, 6), (True, 2.0, 1e4, 6), (True, 2.0, 0.0, 7)],
-    ids=["a plan costs a start", "compiling takes no time", "budget", "too few"],
+    ("stays", "takes_s", "budget_s", "least", "of_a_size"),
+    [
+        (False, 2.0, 0.0, 6, 100),
+        (True, 0.5, 0.0, 6, 100),
+        (True, 2.0, 1e4, 6, 100),
+        (True, 2.0, 0.0, 7, 4),
+        (True, 0.5, 0.0, 6, 2),
+    ],
+    ids=["a plan costs a start", "compiling takes no time", "budget", "too few", "nor does it of shares"],
 )
 def test_a_round_is_timed_as_a_whole_where_parts_gain_nothing(
-    stays: bool, takes_s: float, budget_s: float, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stays: bool,
+    takes_s: float,
+    budget_s: float,
+    least: int,
+    of_a_size: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", least)
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_SIZE", of_a_size)
     batch = Batch(tmp_path, StandInGpu(stays=stays), search=make_search("full", round_size=12))
     if budget_s:
         limit(batch.session, Budget(budget_s))
     compiling = CompilesAll(clocked(batch.session), takes_s)
     run_with(batch, compiling)
     assert [names for what, names in compiling.events if what == "screen"] == [of_both(*range(6))]
+    assert [[work.problem for work in plan.work] for plan in batch.plans] == [[ONE, TWO]]
 
 
 @pytest.mark.parametrize("gpus", [2, 3])
