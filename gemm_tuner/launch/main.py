@@ -36,6 +36,7 @@ from gemm_tuner.launch.loading import Loading
 from gemm_tuner.launch.opening import opened, take
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Plan
 from gemm_tuner.launch.processor import processor_of
+from gemm_tuner.launch.reading_ahead import read_ahead
 from gemm_tuner.launch.stopwatch import Stopwatch
 from gemm_tuner.launch.timing import finals, screen
 from gemm_tuner.launch.turn import Turn
@@ -52,10 +53,10 @@ The files lie beside the script that is started. Run it under a profiler to time
 keeps them with --keep."""
 
 
-def main(argv: list[str] | None = None, scripts_dir: str = "") -> int:
+def main(argv: list[str] | None = None, scripts_dir: str = "", load: Callable[[str], ModuleType] = load_script) -> int:
     """Executes the plan of the command line; returns the exit status.
 
-    scripts_dir: folder of the plan's scripts.
+    scripts_dir: folder of the plan's scripts. load: imports one of them.
     """
     parser = argparse.ArgumentParser(
         description="Run the kernels of a plan.", epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -71,7 +72,7 @@ def main(argv: list[str] | None = None, scripts_dir: str = "") -> int:
     exit_with_tuner()
     try:
         plan = Plan.read(arguments.plan)
-        scripts = load_scripts(plan, arguments.plan, Path(scripts_dir))
+        scripts = load_scripts(plan, arguments.plan, Path(scripts_dir), load)
     except UserError as error:
         print(error.one_line(), file=sys.stderr)
         return error.exit_status
@@ -175,7 +176,8 @@ def run(
         processor.wait()
         return bench
 
-    bench = opened(make, Loading(plan, journal, scripts, processor, spent), journal, turn, plan.place)
+    loading = Loading(plan, journal, scripts, processor, spent)
+    bench = opened(make, loading, journal, turn, plan.place, partial(read_ahead, plan, scripts))
     journal.write(DeviceUsed(processor.name, processor.torch_version))
     if turn is not None:
         with spent.of(OTHERS_OPEN):

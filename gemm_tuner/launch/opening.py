@@ -22,10 +22,17 @@ LIMIT_S = 120.0
 
 
 def opened(
-    make: Callable[[], Bench], loading: Loading, journal: Journal, turn: Turn | None, place: str = ANYWHERE
+    make: Callable[[], Bench],
+    loading: Loading,
+    journal: Journal,
+    turn: Turn | None,
+    place: str = ANYWHERE,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Bench:
-    """What ``make`` returns, in this launcher's turn; None for no turns. Then what it needs is loaded. place: the
-    plan's.
+    """What ``make`` returns, in this launcher's turn; None for no turns. Then what it needs is loaded.
+
+    place:     the plan's.
+    meanwhile: called before the turn, when others may be timing.
 
     Both are done before the turn, beside other launchers, while none is timing. If the GPU's memory does not suffice
     for that, the rest is done in the turn, when others have freed theirs.
@@ -49,6 +56,7 @@ def opened(
                 raise
             loading.processor.free_memory()
     journal.reach(OPENED)
+    meanwhile()
     if place == BEHIND:
         turn.stay_behind()
     take(turn, journal)
@@ -59,13 +67,13 @@ def opened(
     return made
 
 
-def open_ahead(path: Path, lock: Path | None) -> None:
-    """Opens the GPU for checks of the problems of a plan, which is not executed, while no launcher is timing.
+def open_ahead(plan: Plan, path: Path, lock: Path | None) -> None:
+    """Opens the GPU for checks of those problems of a plan that have no entries, while no launcher is timing.
 
-    lock: as of ``--turn``. The GPU stays open unless its memory does not suffice, which the check itself then says.
-    This process ends if that takes longer than LIMIT_S: nobody else would notice, and all others would wait.
+    path: of the plan. lock: as of ``--turn``. The GPU stays open unless its memory does not suffice, which the check
+    itself then says. This process ends if that takes longer than LIMIT_S: nobody else would notice, and all others
+    would wait.
     """
-    plan = Plan.read(path)
     with Turn(lock, path.parent).opening() if lock else contextlib.nullcontext(), ends_process_after(LIMIT_S):
         try:
             verify.prepare(plan)

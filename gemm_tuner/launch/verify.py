@@ -108,7 +108,8 @@ def sizes_of_check(work: Work, script: ModuleType, name: str, interpreted: bool)
 
 
 def prepare(plan: Plan) -> None:
-    """Opens the processor, and loads what the first check of each problem of a plan needs besides its kernels."""
+    """Opens the processor, and loads what the first check of each problem of a plan that has no entries needs besides
+    kernels."""
     processor_of(plan.device).wait()
-    for work in plan.work:
+    for work in (work for work in plan.work if not work.entries):
         workload_of(work.problem.kind).prepare_check(work.problem, plan.device)

@@ -1,19 +1,29 @@
 """``python waiting.py LANGUAGE SCRIPTS_DIR``: a launcher that is started before there is a plan. It imports what takes
 seconds, then reads the path of one plan from standard input or a named pipe, and executes it. A line ``open PATH``
-before that lets it open the GPU, for a check like that plan's."""
+before that lets it open the GPU, for a check like that plan's, and read the kernels of its entries."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import importlib
+import select
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import TextIO
 
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.language import language_of
+from gemm_tuner.core.workload import FIRST_KIND, workload_of
+from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.launch import main as launcher
 from gemm_tuner.launch import opening
-from gemm_tuner.launch.plan import OPEN
+from gemm_tuner.launch.plan import OPEN, Plan
 from gemm_tuner.launch.processor import processor_of
+from gemm_tuner.launch.reading_ahead import read_ahead
 from gemm_tuner.system.processes import exit_with_tuner
 
 
@@ -30,13 +40,24 @@ def main(argv: list[str]) -> int:
     processor_of(arguments.device)  # imports torch, if the device needs it
     with contextlib.suppress(ImportError):  # a language need not be a package of Python
         importlib.import_module(arguments.language)
+    load = functools.cache(load_script)
     with arguments.pipe.open() if arguments.pipe else contextlib.nullcontext(sys.stdin) as stream:
         plan = stream.readline().rstrip("\n")
         while plan.startswith(f"{OPEN} "):
-            opening.open_ahead(Path(plan.removeprefix(f"{OPEN} ")), arguments.turn)
+            open_for(Path(plan.removeprefix(f"{OPEN} ")), arguments, load, stream)
             plan = stream.readline().rstrip("\n")
     turn = ["--turn", str(arguments.turn)] if arguments.turn else []
-    return launcher.main(["--plan", plan, *turn], str(arguments.scripts_dir)) if plan else 0
+    return launcher.main(["--plan", plan, *turn], str(arguments.scripts_dir), load) if plan else 0
+
+
+def open_for(path: Path, arguments: argparse.Namespace, load: Callable[[str], ModuleType], stream: TextIO) -> None:
+    """Opens the GPU for a check, and reads kernels until the next line comes."""
+    plan = Plan.read(path)
+    opening.open_ahead(plan, path, arguments.turn)
+    with contextlib.suppress(UserError, OSError):  # the check itself says so
+        scripts = launcher.load_scripts(plan, path, arguments.scripts_dir, load)
+        language_of(workload_of(FIRST_KIND).language).start_launcher(plan.device)
+        read_ahead(plan, scripts, stop=lambda: bool(select.select([stream], [], [], 0)[0]))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ class CheckStage:
         wanted = self.gpus.environment.source == "measured" and fleet.overlaps and not self.limits.budget.bounded
         self._ahead = ChecksAhead(fleet, partial(self._plan_ahead, finalists, leading)) if wanted else None
         if wanted:
-            fleet.open_check(self._smallest(finalists))
+            fleet.open_check(self._to_open(finalists))
         try:
             yield self._ahead.begin if self._ahead else lambda: None
         except BaseException as error:
@@ -80,11 +80,13 @@ class CheckStage:
             with self.log.waiting("check"):
                 self._ahead.end()
 
-    def _smallest(self, finalists: Named) -> Plan:
-        """A plan without configurations, of the problem of each script whose reference takes least."""
+    def _to_open(self, finalists: Named) -> Plan:
+        """A plan of the problem of each script whose reference takes least, without configurations, and then of all
+        finalists, whose kernels may be read while finals run."""
         states = sorted((state for state, _ in finalists), key=lambda state: state.problem.flops, reverse=True)
         of = {(state.problem.kind, state.problem.signature): state for state in states}
-        return verify_plan([(state, []) for state in of.values()], self.scripts, self.seed, all_of_them=True)
+        opened: Named = [(state, []) for state in of.values()]
+        return verify_plan([*opened, *finalists], self.scripts, self.seed, all_of_them=True)
 
     def _plan_ahead(self, finalists: Named, leading: Callable[[int], Named]) -> tuple[Plan, Path] | None:
         """A plan for finalists whose kernels are compiled: all of them if all are checked, else those that lead. None

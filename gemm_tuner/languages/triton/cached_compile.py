@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.workload import Launch
 from gemm_tuner.languages.kernel_cache import mark_used
+from gemm_tuner.system.replaced import replaced
 
 TRIES = 3
+
+
+class NotCachedError(LookupError):
+    """A kernel is not in Triton's cache."""
+
+
+@contextlib.contextmanager
+def only_from_cache() -> Iterator[None]:
+    """A context in which Triton raises NotCachedError instead of compiling a kernel."""
+    from triton.backends import backends
+
+    def refuse(*_: Any) -> None:
+        raise NotCachedError
+
+    with contextlib.ExitStack() as stack:
+        for backend in backends.values():
+            stack.enter_context(replaced(backend.compiler, "add_stages", refuse))
+        yield
 
 
 def warm_up(launch: Launch) -> tuple[Any, bool]:
