@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.space.size_state import SizeState
 
 Launch = tuple[str | int, ...]
 
 
-def duplicates(state: SizeState, num_sms: int) -> dict[str, str]:
+def duplicates(state: SizeState, num_sms: int, timed: Collection[str] = ()) -> dict[str, str]:
     """Maps each redundant configuration to the equal one that is timed in its place (which is not a key itself).
 
     Configurations are equal if both code (CompileResult.binary_hash) and launch are. The representative is one that
-    already has a status, else the simplest: fewest stages, then fewest warps, then by name.
+    already has a status or is among ``timed``, else the simplest: fewest stages, then fewest warps, then by name.
     """
     groups: dict[tuple[str, Launch], list[str]] = {}
     for name, row in state.rows.items():
@@ -25,7 +27,8 @@ def duplicates(state: SizeState, num_sms: int) -> dict[str, str]:
 
     def rank(name: str) -> tuple[bool, int, int, str]:
         options = state.kept[name].to_dict()
-        return "status" not in state.rows[name], options.get("num_stages", 0), options.get("num_warps", 0), name
+        is_new = "status" not in state.rows[name] and name not in timed
+        return is_new, options.get("num_stages", 0), options.get("num_warps", 0), name
 
     found = {}
     for names in groups.values():

@@ -11,7 +11,7 @@ from gemm_tuner.space.size_state import Named, OfSize, SizeState
 
 # So many parts at the most, with so many configurations each at the least.
 PARTS, LEAST_OF_A_PART = 4, 128
-# Where there are fewer sizes than parts, a part has so many configurations of each size at the least.
+# Where whole sizes would make fewer parts, each has so many configurations of the largest size at the least.
 LEAST_OF_A_SIZE = 512
 
 
@@ -31,14 +31,15 @@ def by_compile_work(asked: Named, target: Target) -> list[Named]:
 def even_parts(asked: Named, home: Mapping[Problem, int], gpus: int) -> list[Named]:
     """The proposals in parts, with about as many configurations of each GPU, and sizes for all GPUs: those that a part
     has none for would rest, and what is dealt anew with a part knows nothing of other parts. Parts are of whole sizes,
-    or, of few sizes with many configurations, each has a share of every size.
+    or, where there are few sizes and one has many configurations, each has a share of every size.
 
     home: the GPU of each size that has one.
     """
-    of_each = min(PARTS, min((len(names) for _, names in asked), default=0) // LEAST_OF_A_SIZE)
+    of_each = min(PARTS, max((len(names) for _, names in asked), default=0) // LEAST_OF_A_SIZE)
     most = min(PARTS, size_of(asked) // LEAST_OF_A_PART, len(asked) // gpus)
     if of_each > most:
-        return [[(state, piece_of(names, part, of_each)) for state, names in asked] for part in range(of_each)]
+        pieces = [[(state, piece_of(names, part, of_each)) for state, names in asked] for part in range(of_each)]
+        return [[one for one in part if one[1]] for part in pieces]
     parts: list[Named] = [[] for _ in range(max(1, most))]
     shares: dict[int | None, Named] = {}
     for state, names in asked:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
@@ -58,6 +58,15 @@ class Screened:
             {problem: gpu for part in reversed(parts) for problem, gpu in part.homes.items()},
             {key: timing for part in parts for key, timing in part.timings.items()},
         )
+
+
+def timed_of(parts: Iterable[Screened]) -> dict[Problem, list[str]]:
+    """The configurations of each size that parts of a round have timed, or tried to."""
+    found: dict[Problem, list[str]] = {}
+    for part in parts:
+        for (state, names), (_, same) in zip(part.compiled, part.duplicates, strict=True):
+            found.setdefault(state.problem, []).extend(name for name in names if name not in same)
+    return found
 
 
 @dataclass
@@ -124,14 +133,16 @@ class Rounds:
         while groups:
             group, *groups = groups
             parts = even_parts(group, self.fleet.home, len(self.fleet.alive())) if in_parts else [group]
-            screened += self._time_parts(parts, joined(groups), before)
+            screened += self._time_parts(parts, joined(groups), before, screened)
             before = [*before, *group]
         return Screened.of_parts(screened)
 
-    def _time_parts(self, parts: list[Named], later: Named, before: Named) -> list[Screened]:
+    def _time_parts(
+        self, parts: list[Named], later: Named, before: Named, earlier: Sequence[Screened]
+    ) -> list[Screened]:
         """Compiles and screens parts one by one; all after the first at once, if compiling takes no time.
 
-        later, before: what else the round asks for, after and before these.
+        later, before: what else the round asks for, after and before these. earlier: what it has timed.
         """
         screened: list[Screened] = []
         while parts:
@@ -141,7 +152,7 @@ class Rounds:
             before = [*before, *part]
             if rest and not screened and self.limits.budget.clock() - begun < WORTH_S:
                 compiled, parts = [*compiled, *self.compile(rest, later, before)], []
-            screened.append(self.screen(compiled, before))
+            screened.append(self.screen(compiled, [*earlier, *screened]))
         return screened
 
     def compile(self, asked: Named, then: Sequence[OfSize] = (), before: Sequence[OfSize] = ()) -> Named:
@@ -166,18 +177,18 @@ class Rounds:
         likely = self._likely_after(asked)
         compiling.prefetch([*interleaved(then), *interleaved(likely)])
 
-    def screen(self, compiled: Named, begun: Sequence[OfSize] = ()) -> Screened:
+    def screen(self, compiled: Named, earlier: Sequence[Screened] = ()) -> Screened:
         """Times a few calls of each configuration (fewer of slow ones), and only one of several with equal code. The
         first processes of finals start meanwhile, since their start does not use the GPU.
 
         Timings are stored as they arrive, with their GPU. The states are updated later, by ``learn``, after all GPUs
         have ended: the sizes of a GPU that fails move to another, and its timings are then invalid.
 
-        begun: what the round has asked for so far.
+        earlier: what the round has timed before.
         """
         compiled = merged(compiled)
-        running = {state.problem: set(names) for state, names in merged([*begun, *compiled])}
-        same_as = [(state, self._duplicates(state, names, running[state.problem])) for state, names in compiled]
+        timed = timed_of(earlier)
+        same_as = [(state, self._duplicates(state, names, timed.get(state.problem, ()))) for state, names in compiled]
         pairs = zip(compiled, same_as, strict=True)
         once = [(state, [name for name in names if name not in same]) for (state, names), (_, same) in pairs]
         once = [(state, names) for state, names in once if names]
@@ -252,9 +263,10 @@ class Rounds:
         count = max((len(names) for names in running.values()), default=0)
         return self._by_state(self.search.likely_next(views, self.gpus.device, running, LIKELY_TIMES * count))
 
-    def _duplicates(self, state: SizeState, names: list[str], running: Collection[str]) -> dict[str, str]:
-        """Those names whose kernel equals another that is already timed or is timed in this round."""
-        same = duplicates(state, self.gpus.device.num_sms)
+    def _duplicates(self, state: SizeState, names: list[str], timed: Collection[str]) -> dict[str, str]:
+        """Those names whose kernel equals another that is already timed or is timed in this round. timed: what earlier
+        parts of the round have timed."""
+        same, running = duplicates(state, self.gpus.device.num_sms, timed), {*names, *timed}
         return {n: same[n] for n in names if n in same and (same[n] in running or state.ended(same[n]))}
 
     def _work(self, state: SizeState, names: list[str]) -> Work:

@@ -14,7 +14,7 @@ from gemm_tuner.core.records import CompileResult, Config, Problem, Status, Timi
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.space.prune import Pruned
 from gemm_tuner.space.reasons import most_common
-from gemm_tuner.space.space import places_of, table_of, with_rows
+from gemm_tuner.space.space import rows_equal_to, table_of, with_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +116,7 @@ class SizeState:
         if config.name in self.kept:
             return
         row = table_of([config])
-        places = places_of(row, self.configs)
+        places = rows_equal_to(row, self.configs)
         self.outside += not places.size
         self.frame = with_rows(self.frame, self.configs.iloc[places[:1]] if places.size else row)
         self.kept[config.name] = config

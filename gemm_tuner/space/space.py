@@ -196,7 +196,7 @@ def table_of(configs: Iterable[Config]) -> pd.DataFrame:
 
 
 def with_rows(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The table with rows behind its last one, numbered on; missing values in columns that one of them lacks."""
+    """The table with rows behind its last one, and missing values in columns that one of them lacks."""
     import pandas as pd
 
     if table.empty:  # its columns would say what types others get
@@ -204,7 +204,7 @@ def with_rows(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([table, rows], ignore_index=True)
 
 
-def places_of(row: pd.DataFrame, table: pd.DataFrame) -> np.ndarray[Any, Any]:
+def rows_equal_to(row: pd.DataFrame, table: pd.DataFrame) -> np.ndarray[Any, Any]:
     """Where in the table the rows are that have the values of this one row; other columns of the table do not count."""
     import numpy as np
 

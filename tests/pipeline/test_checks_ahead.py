@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import round_batches
 from round_batches import ONE, TWO
-from tuning import state_of
+from tuning import StandInGpu, scripts_of, session, state_of
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Status, Verdict
 from gemm_tuner.launch.journal import Begin, End, Fail, Judged
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
+from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.launcher import Checker
 from gemm_tuner.measure.launcher_events import Died, Heard, OnEvent, ignore
 from gemm_tuner.pipeline.checks_ahead import ChecksAhead
@@ -147,3 +148,23 @@ def test_the_last_to_begin_is_known_by_the_first_that_each_has_timed() -> None:
     for number, event in events:
         turns.heard_by(number, lambda *event: heard.append(event))(ONE, event)
     assert calls == [7] and len(heard) == 9
+
+
+@dataclass
+class OpensChecks(StandInGpu):
+    opened: list[Plan] = field(default_factory=list)
+
+    def open_check(self, plan: Plan) -> None:
+        self.opened.append(plan)
+
+
+def test_launchers_of_checks_open_for_the_smallest_size_and_know_all_finalists(tmp_path: Path) -> None:
+    states = [state_of(size, CONFIGS) for size in (ONE, TWO)]
+    finalists = [(states[0], [A, B]), (states[1], [C])]
+    gpu = OpensChecks(overlaps=True)
+    stage = session(tmp_path, ONE, TWO).check_stage(scripts_of(states), None)
+    with stage.beside_finals(Fleet([gpu], print), finalists, lambda most: finalists):
+        (plan,) = gpu.opened
+    assert [(work.problem, [name for _, name in work.entries]) for work in plan.work] == [
+        (TWO, []), (ONE, [A, B]), (TWO, [C])
+    ]  # fmt: skip

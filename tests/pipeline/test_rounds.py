@@ -14,7 +14,7 @@ from gemm_tuner.core.records import CompileResult, Device, Status, Timing
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.launch.plan import SCREEN, Plan
 from gemm_tuner.pipeline.round_parts import view_of
-from gemm_tuner.search import Proposals, SizeView, make_search
+from gemm_tuner.search import Proposals, Requested, SizeView, make_search
 from gemm_tuner.space.size_state import Named, SizeState
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
@@ -160,13 +160,30 @@ def test_one_kernel_under_several_names_is_timed_once(tmp_path: Path) -> None:
     assert batch.states[0].fastest(9)[0] == NAMES[1] and NAMES[2] not in batch.states[0].fastest(9)
 
 
+class AsksFor:
+    """Asks for these names in their order, in one round."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
+        return {} if any(size.timed_us for size in sizes) else {ONE: self.names}
+
+    def likely_next(self, sizes: Sequence[SizeView], device: Device, requested: Requested, count: int) -> Proposals:
+        return {}
+
+
+@pytest.mark.parametrize("backwards", [False, True])
 def test_a_kernel_of_an_earlier_part_of_the_round_is_not_timed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backwards: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A size that is alone is timed in shares, so that the GPU does not wait until all of it is compiled."""
+    """A size that is alone is timed in shares, so that the GPU does not wait until all of it is compiled; whichever of
+    several equal kernels is asked for first stands for the others."""
     monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_SIZE", 2)
-    gpu = StandInGpu(us={NAMES[1]: 40.0}, stays=True)
-    batch = Batch(tmp_path, gpu, search=make_search("full", round_size=6), sizes=(ONE,))
+    order = NAMES[::-1] if backwards else NAMES
+    first, *others = [name for name in order if name in NAMES[1:5]]
+    gpu = StandInGpu(us={first: 40.0}, stays=True)
+    batch = Batch(tmp_path, gpu, search=AsksFor(order), sizes=(ONE,))
 
     class CompilesEqual(CompilesAll):
         def compile_sizes(self, wanted: Named, title: str, until: float, then: Pairs) -> None:
@@ -176,8 +193,8 @@ def test_a_kernel_of_an_earlier_part_of_the_round_is_not_timed_again(
 
     compiling = CompilesEqual(clocked(batch.session), takes_s=2.0)
     batch.run(compiling)
-    assert [names for what, names in compiling.events if what == "compile"] == [
-        ["512/0", "512/1"], ["512/2", "512/3"], ["512/4", "512/5"]
-    ]  # fmt: skip
-    assert asked(batch.plans) == [{512: NAMES[:2]}, {512: NAMES[5:]}]
-    assert batch.states[0].screened_us() == {**dict.fromkeys(NAMES[1:5], 40.0), NAMES[0]: 100.0, NAMES[5]: 100.0}
+    assert [len(names) for what, names in compiling.events if what == "compile"] == [2, 2, 2]
+    assert [set(names) for plan in asked(batch.plans) for names in plan.values()] == [set(order[:2]), {order[5]}]
+    state = batch.states[0]
+    assert state.screened_us() == {**dict.fromkeys([first, *others], 40.0), NAMES[0]: 100.0, NAMES[5]: 100.0}
+    assert state.fastest(9)[0] == first and not set(others) & set(state.fastest(9))

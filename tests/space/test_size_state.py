@@ -163,6 +163,15 @@ def test_what_a_search_led_to_is_no_candidate_of_it(state: SizeState) -> None:
     assert made.name in state.kept and state.may_run(made.name)
 
 
+def test_an_axis_of_the_space_stays_where_no_kept_configuration_has_it(state: SizeState) -> None:
+    configs = state.configs.assign(CLUSTERS=2.0)
+    configs.loc[state.pruned.kept, "CLUSTERS"] = float("nan")
+    again = SizeState(SIZE, configs, state.pruned, dict(state.kept), dict(state.predicted_us))
+    before, made = again.candidates(), replace(next(iter(state.kept.values())), num_stages=97)
+    again.extend(pd.DataFrame([made.to_dict()]), [made], [0.0], searched=False)
+    assert "CLUSTERS" in before and list(again.candidates()) == list(before)
+
+
 def test_what_a_search_learns_from(state: SizeState) -> None:
     fast, slow, loser, same, dead, untouched, *_ = list(state.kept)
     state.record_timing(Timing(SIZE, slow, Status.OK, (9.0, 8.0, 7.0)), "screen")
