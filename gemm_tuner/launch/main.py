@@ -177,7 +177,8 @@ def run(
         return bench
 
     loading = Loading(plan, journal, scripts, processor, spent)
-    bench = opened(make, loading, journal, turn, plan.place, partial(read_ahead, plan, scripts))
+    reads = partial(read_ahead, plan, scripts, lambda: stop.exists() or plan.is_over())
+    bench = opened(make, loading, journal, turn, plan.place, reads)
     journal.write(DeviceUsed(processor.name, processor.torch_version))
     if turn is not None:
         with spent.of(OTHERS_OPEN):

@@ -11,7 +11,7 @@ from gemm_tuner.core.workload import FIRST_KIND, workload_of
 from gemm_tuner.languages.triton.blank import Blank
 from gemm_tuner.languages.triton.cached_compile import only_from_cache
 from gemm_tuner.launch.loading import loads_when_called
-from gemm_tuner.launch.plan import VERIFY, Plan
+from gemm_tuner.launch.plan import SCREEN, VERIFY, Plan
 from gemm_tuner.launch.verify import sizes_of_check
 
 
@@ -22,16 +22,18 @@ def read_ahead(plan: Plan, scripts: list[ModuleType], stop: Callable[[], bool] =
 
     stop: whether to end; asked before each entry.
     """
-    if plan.device == "cpu":
+    if plan.device == "cpu" or plan.stage == SCREEN:  # which launches many once, and may end early
         return
     for work in plan.work:
         for index, name in work.entries if work.problem.kind == FIRST_KIND else ():
             if stop():
                 return
-            with contextlib.suppress(Exception), only_from_cache():
-                script = scripts[index]
-                checked = sizes_of_check(work, script, name, interpreted=False) if plan.stage == VERIFY else ()
-                for problem in () if loads_when_called(script) else checked or (work.problem,):
+            script = scripts[index]
+            if loads_when_called(script):
+                continue
+            checked = sizes_of_check(work, script, name, interpreted=False) if plan.stage == VERIFY else (work.problem,)
+            for problem in checked:
+                with contextlib.suppress(Exception), only_from_cache():
                     read(script, name, problem)
 
 

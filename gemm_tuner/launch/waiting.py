@@ -8,14 +8,14 @@ import argparse
 import contextlib
 import functools
 import importlib
+import os
 import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TextIO
+from typing import IO
 
-from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.language import language_of
 from gemm_tuner.core.workload import FIRST_KIND, workload_of
 from gemm_tuner.languages.scripts import load_script
@@ -41,20 +41,25 @@ def main(argv: list[str]) -> int:
     with contextlib.suppress(ImportError):  # a language need not be a package of Python
         importlib.import_module(arguments.language)
     load = functools.cache(load_script)
-    with arguments.pipe.open() if arguments.pipe else contextlib.nullcontext(sys.stdin) as stream:
-        plan = stream.readline().rstrip("\n")
+    # Unbuffered, so that a line that has come is seen in the pipe until it is read.
+    with open(arguments.pipe or sys.stdin.fileno(), "rb", buffering=0, closefd=bool(arguments.pipe)) as stream:
+        plan = line_of(stream)
         while plan.startswith(f"{OPEN} "):
             open_for(Path(plan.removeprefix(f"{OPEN} ")), arguments, load, stream)
-            plan = stream.readline().rstrip("\n")
+            plan = line_of(stream)
     turn = ["--turn", str(arguments.turn)] if arguments.turn else []
     return launcher.main(["--plan", plan, *turn], str(arguments.scripts_dir), load) if plan else 0
 
 
-def open_for(path: Path, arguments: argparse.Namespace, load: Callable[[str], ModuleType], stream: TextIO) -> None:
+def line_of(stream: IO[bytes]) -> str:
+    return os.fsdecode(stream.readline()).rstrip("\n")
+
+
+def open_for(path: Path, arguments: argparse.Namespace, load: Callable[[str], ModuleType], stream: IO[bytes]) -> None:
     """Opens the GPU for a check, and reads kernels until the next line comes."""
     plan = Plan.read(path)
     opening.open_ahead(plan, path, arguments.turn)
-    with contextlib.suppress(UserError, OSError):  # the check itself says so
+    with contextlib.suppress(Exception):  # the check itself says so
         scripts = launcher.load_scripts(plan, path, arguments.scripts_dir, load)
         language_of(workload_of(FIRST_KIND).language).start_launcher(plan.device)
         read_ahead(plan, scripts, stop=lambda: bool(select.select([stream], [], [], 0)[0]))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from turn_launchers import Launcher, Start, done, is_locked, until
@@ -235,6 +235,21 @@ def test_kernels_are_loaded_before_the_turn_and_again_in_it(tmp_path: Path) -> N
     loading: Any = SimpleNamespace(load=load, done=False)
     assert opened(lambda: bench, loading, Journal(written), turn) is bench
     assert loaded == [(False, False, False), (True, True, False)]
+    turn.end()
+
+
+def test_what_a_launcher_does_meanwhile_comes_before_its_turn(tmp_path: Path) -> None:
+    """When its GPU is open, and others may be timing."""
+    written, seen = io.StringIO(), list[tuple[bool, bool, bool]]()
+    loading: Any = SimpleNamespace(load=lambda last: None, done=True)
+    turn = Turn(tmp_path / "turn", tmp_path)
+
+    def meanwhile() -> None:
+        reached = written.getvalue()
+        seen.append((OPENED in reached, TURN in reached, is_locked(tmp_path / "turn.quiet")))
+
+    opened(lambda: cast(Bench, object()), loading, Journal(written), turn, meanwhile=meanwhile)
+    assert seen == [(True, False, False)] and TURN in written.getvalue()
     turn.end()
 
 
