@@ -144,7 +144,7 @@ def sifted(
     for rule in rules:
         answer, asked, of_asked, alive_of_asked = evaluate(rule, some, problem, device), groups, some, alive
         # What was read is of the first value of these axes. In their order, so that rows keep theirs.
-        while read := [axis for axis in asked.beside if axis in taken(of_asked)]:
+        while read := axes_read(asked, of_asked):
             asked = asked.only(alive_of_asked).split(read)
             of_asked, alive_of_asked = SomeRows(columns, asked.first), _all(asked)
             answer = evaluate(rule, of_asked, problem, device)
@@ -161,6 +161,12 @@ def sifted(
             groups, some = groups.only(alive), fewer(some, alive)
             alive = _all(groups)
     return groups.only(alive), found
+
+
+def axes_read(groups: RowGroups, some: SomeRows) -> list[str]:
+    """The axes whose values share a group, of which a rule has read the first."""
+    used = taken(some)
+    return [axis for axis in groups.beside if axis in used]
 
 
 def _all(groups: RowGroups) -> Mask:
