@@ -100,7 +100,7 @@ def run_journalled(
     with path.open("w", encoding="utf-8") as stream:
         journal = Journal(stream)
         journal.write(Process(identity(os.getpid())))
-        language = language_of(workload_of(plan.work[0].problem.kind if plan.work else FIRST_KIND).language)
+        language = language_for(plan)
         if plan.stage != VERIFY:
             processor_of(plan.device)  # imports torch without using the GPU
         compiles = language.start_launcher(plan.device)
@@ -129,6 +129,11 @@ def give_way(plan: Plan, turn: Turn | None) -> None:
     if turn is not None:
         processor_of(plan.device).free_memory()
         turn.give_way()
+
+
+def language_for(plan: Plan) -> Language:
+    """The language of a plan's problems, which starts their launchers."""
+    return language_of(workload_of(plan.work[0].problem.kind if plan.work else FIRST_KIND).language)
 
 
 def devices_of(language: Language) -> set[str]:

@@ -16,8 +16,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO
 
-from gemm_tuner.core.language import language_of
-from gemm_tuner.core.workload import FIRST_KIND, workload_of
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.launch import main as launcher
 from gemm_tuner.launch import opening
@@ -61,7 +59,7 @@ def open_for(path: Path, arguments: argparse.Namespace, load: Callable[[str], Mo
     opening.open_ahead(plan, path, arguments.turn)
     with contextlib.suppress(Exception):  # the check itself says so
         scripts = launcher.load_scripts(plan, path, arguments.scripts_dir, load)
-        language_of(workload_of(FIRST_KIND).language).start_launcher(plan.device)
+        launcher.language_for(plan).start_launcher(plan.device)
         read_ahead(plan, scripts, stop=lambda: bool(select.select([stream], [], [], 0)[0]))
 
 

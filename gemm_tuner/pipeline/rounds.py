@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
@@ -60,15 +60,6 @@ class Screened:
         )
 
 
-def timed_of(parts: Iterable[Screened]) -> dict[Problem, list[str]]:
-    """The configurations of each size that parts of a round have timed, or tried to."""
-    found: dict[Problem, list[str]] = {}
-    for part in parts:
-        for (state, names), (_, same) in zip(part.compiled, part.duplicates, strict=True):
-            found.setdefault(state.problem, []).extend(name for name in names if name not in same)
-    return found
-
-
 @dataclass
 class Rounds:
     """The steps of a search round: propose, time, learn. The search ends when nothing is proposed.
@@ -90,6 +81,7 @@ class Rounds:
     of_run: Sequence[SizeState] = ()
     number: int = 0
     _best_us: dict[Problem, float] = field(default_factory=dict)  # of this round's parts, too; 0 if unknown
+    _timed: dict[Problem, set[str]] = field(default_factory=dict)  # by parts of this round, or tried to
     _choice: Background = field(default_factory=partial(Background, "choice of what to compile ahead"))
 
     def propose(self) -> Named:
@@ -128,21 +120,20 @@ class Rounds:
         screened: list[Screened] = []
         before: Named = []
         self._best_us = {state.problem: state.best_screened_us() for state, _ in asked}
+        self._timed = {state.problem: set() for state, _ in asked}
         in_parts = self.compiling is not None and not self.limits.budget.bounded and self.fleet.stays
         groups = by_compile_work(asked, self.gpus.device.target) if in_parts else [asked]
         while groups:
             group, *groups = groups
             parts = even_parts(group, self.fleet.home, len(self.fleet.alive())) if in_parts else [group]
-            screened += self._time_parts(parts, joined(groups), before, screened)
+            screened += self._time_parts(parts, joined(groups), before)
             before = [*before, *group]
         return Screened.of_parts(screened)
 
-    def _time_parts(
-        self, parts: list[Named], later: Named, before: Named, earlier: Sequence[Screened]
-    ) -> list[Screened]:
+    def _time_parts(self, parts: list[Named], later: Named, before: Named) -> list[Screened]:
         """Compiles and screens parts one by one; all after the first at once, if compiling takes no time.
 
-        later, before: what else the round asks for, after and before these. earlier: what it has timed.
+        later, before: what else the round asks for, after and before these.
         """
         screened: list[Screened] = []
         while parts:
@@ -152,7 +143,7 @@ class Rounds:
             before = [*before, *part]
             if rest and not screened and self.limits.budget.clock() - begun < WORTH_S:
                 compiled, parts = [*compiled, *self.compile(rest, later, before)], []
-            screened.append(self.screen(compiled, [*earlier, *screened]))
+            screened.append(self.screen(compiled))
         return screened
 
     def compile(self, asked: Named, then: Sequence[OfSize] = (), before: Sequence[OfSize] = ()) -> Named:
@@ -177,21 +168,20 @@ class Rounds:
         likely = self._likely_after(asked)
         compiling.prefetch([*interleaved(then), *interleaved(likely)])
 
-    def screen(self, compiled: Named, earlier: Sequence[Screened] = ()) -> Screened:
+    def screen(self, compiled: Named) -> Screened:
         """Times a few calls of each configuration (fewer of slow ones), and only one of several with equal code. The
         first processes of finals start meanwhile, since their start does not use the GPU.
 
         Timings are stored as they arrive, with their GPU. The states are updated later, by ``learn``, after all GPUs
         have ended: the sizes of a GPU that fails move to another, and its timings are then invalid.
-
-        earlier: what the round has timed before.
         """
         compiled = merged(compiled)
-        timed = timed_of(earlier)
-        same_as = [(state, self._duplicates(state, names, timed.get(state.problem, ()))) for state, names in compiled]
+        same_as = [(state, self._duplicates(state, names)) for state, names in compiled]
         pairs = zip(compiled, same_as, strict=True)
         once = [(state, [name for name in names if name not in same]) for (state, names), (_, same) in pairs]
         once = [(state, names) for state, names in once if names]
+        for state, names in once:
+            self._timed[state.problem].update(names)
         before = dict(self.fleet.home)
         self.fleet.deal({state.problem: cost_of(state, names) for state, names in once})
         screened = Screened(compiled, same_as, {**self.fleet.home, **before})
@@ -256,17 +246,15 @@ class Rounds:
 
     def _likely_after(self, asked: Named) -> Named:
         """What the search may propose after this round, most likely first."""
-        running: dict[Problem, list[str]] = {}
-        for state, names in asked:
-            running[state.problem] = [*running.get(state.problem, ()), *names]
+        running = {state.problem: names for state, names in merged(asked)}
         views = [view_of(state) for state in self.states]
         count = max((len(names) for names in running.values()), default=0)
         return self._by_state(self.search.likely_next(views, self.gpus.device, running, LIKELY_TIMES * count))
 
-    def _duplicates(self, state: SizeState, names: list[str], timed: Collection[str]) -> dict[str, str]:
-        """Those names whose kernel equals another that is already timed or is timed in this round. timed: what earlier
-        parts of the round have timed."""
-        same, running = duplicates(state, self.gpus.device.num_sms, timed), {*names, *timed}
+    def _duplicates(self, state: SizeState, names: list[str]) -> dict[str, str]:
+        """Those names whose kernel equals another that is already timed or is timed in this round."""
+        timed = self._timed[state.problem]
+        same, running = duplicates(state, self.gpus.device.num_sms, timed), timed.union(names)
         return {n: same[n] for n in names if n in same and (same[n] in running or state.ended(same[n]))}
 
     def _work(self, state: SizeState, names: list[str]) -> Work:
