@@ -14,6 +14,9 @@ from gemm_tuner.core.language import CompileTask
 from gemm_tuner.core.records import CompileResult
 
 LOOK_S = 0.3
+# What a worker takes for a kernel, until the first has ended: of 1997 kernels of the full search of 4096x4096x4096, 0.7
+# s in the mean (benchmarks/gpu_checks.sh, part wide, 16 workers).
+TYPICAL_S = 0.7
 OnResult = Callable[[CompileTask, CompileResult], None]
 
 
@@ -83,6 +86,12 @@ class CompileService:
             with self._changed:
                 self._error = error
                 self._changed.notify_all()
+
+    @property
+    def mean_s(self) -> float:
+        """A worker's mean time for a task, seconds: of those that have ended here, else a typical one."""
+        ended = self.compiled + self.cached
+        return self.busy_s / ended if ended else TYPICAL_S
 
     def _new(self, tasks: Iterable[CompileTask]) -> list[CompileTask]:
         return [task for task in tasks if key_of(task) not in self.results and key_of(task) not in self._queue.taken]

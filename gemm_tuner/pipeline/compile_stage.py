@@ -137,6 +137,13 @@ class CompileStage:
         found = (compile_tasks.task_for(self._scripts, *one, self._device.target) for one in wanted)
         return all(key_of(task) in self._service.results for task in found)
 
+    def left_s(self, wanted: Wanted) -> float:
+        """About how long the workers still take to compile these, seconds: those without a result times the mean of
+        all results."""
+        found = (compile_tasks.task_for(self._scripts, *one, self._device.target) for one in wanted)
+        left = {key_of(task) for task in found} - self._service.results.keys()
+        return len(left) * self._service.mean_s / self._workers
+
     def prefetch(self, wanted: Wanted) -> None:
         """Lets idle workers compile these, in order, because they may be needed next."""
         self._service.prefetch(self._tasks(wanted, longest_first=False))

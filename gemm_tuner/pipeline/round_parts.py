@@ -11,8 +11,9 @@ from gemm_tuner.space.size_state import Named, OfSize, SizeState
 
 # So many parts at the most, with so many configurations each at the least.
 PARTS, LEAST_OF_A_PART = 4, 128
-# Where whole sizes would make fewer parts, each has so many configurations of the largest size at the least.
-LEAST_OF_A_SIZE = 512
+# Where whole sizes would make fewer parts, there are so many, with so many configurations of the largest size at the
+# least: nothing is compiled while the last one is timed.
+SHARES, LEAST_OF_A_SIZE = 8, 512
 
 
 def by_compile_work(asked: Named, target: Target) -> list[Named]:
@@ -35,7 +36,7 @@ def even_parts(asked: Named, home: Mapping[Problem, int], gpus: int) -> list[Nam
 
     home: the GPU of each size that has one.
     """
-    of_each = min(PARTS, max((len(names) for _, names in asked), default=0) // LEAST_OF_A_SIZE)
+    of_each = min(SHARES, max((len(names) for _, names in asked), default=0) // LEAST_OF_A_SIZE)
     most = min(PARTS, size_of(asked) // LEAST_OF_A_PART, len(asked) // gpus)
     if of_each > most:
         pieces = [[(state, piece_of(names, part, of_each)) for state, names in asked] for part in range(of_each)]

@@ -30,7 +30,7 @@ COMPILE_SHARE = 0.5
 # So many times a round is compiled ahead, of what the search may ask for next. Twice holds 92 % of the kernels that are
 # asked for, once 81 % (benchmarks/prefetch_hits.py, four sizes). What is asked for always goes first.
 LIKELY_TIMES = 2
-# A round is timed in parts only if compiling the first one takes so long.
+# A part of a round is timed alone only if compiling the next one takes so long.
 WORTH_S = 1.0
 # Upper bound of rounds; a search that exceeds it has a bug.
 MOST_ROUNDS = 10_000
@@ -131,20 +131,32 @@ class Rounds:
         return Screened.of_parts(screened)
 
     def _time_parts(self, parts: list[Named], later: Named, before: Named) -> list[Screened]:
-        """Compiles and screens parts one by one; all after the first at once, if compiling takes no time.
+        """Compiles and screens parts one by one; together with one those after it that compile in no time.
 
         later, before: what else the round asks for, after and before these.
         """
         screened: list[Screened] = []
         while parts:
             part, *parts = parts
-            rest, begun = joined(parts), self.limits.budget.clock()
-            compiled = self.compile(part, [*rest, *later], before)
+            compiled = self.compile(part, [*joined(parts), *later], before)
             before = [*before, *part]
-            if rest and not screened and self.limits.budget.clock() - begun < WORTH_S:
-                compiled, parts = [*compiled, *self.compile(rest, later, before)], []
+            soon = self._soon(parts)
+            if soon:
+                with_it, parts = joined(parts[:soon]), parts[soon:]
+                compiled = [*compiled, *self.compile(with_it, [*joined(parts), *later], before)]
+                before = [*before, *with_it]
             screened.append(self.screen(compiled))
         return screened
+
+    def _soon(self, parts: list[Named]) -> int:
+        """How many of the next parts compile in no time, from the first on."""
+        count, left_s = 0, 0.0
+        for part in parts:
+            left_s += self.compiling.left_s(interleaved(part)) if self.compiling is not None else 0.0
+            if left_s >= WORTH_S:
+                break
+            count += 1
+        return count
 
     def compile(self, asked: Named, then: Sequence[OfSize] = (), before: Sequence[OfSize] = ()) -> Named:
         """Compiles the proposals, and returns those that can be timed.

@@ -70,14 +70,15 @@ class Clock:
 class CompilesSome:
     """Stands for the compile pool: books what it is asked for, the first as a spiller, and notes what it is offered.
 
-    takes_s: of each time that it is waited for.
+    takes_s: of each time that it is waited for. later_s: if it is not None, of each time but the first.
     """
 
     spiller = NAMES[0]
 
-    def __init__(self, clock: Clock | None = None, takes_s: float = 0.0) -> None:
+    def __init__(self, clock: Clock | None = None, takes_s: float = 0.0, later_s: float | None = None) -> None:
         self.events: list[tuple[str, list[str]]] = []
         self.clock, self.takes_s = clock, takes_s
+        self.later_s = takes_s if later_s is None else later_s
 
     def compile_sizes(self, wanted: Named, title: str, until: float, then: Pairs) -> None:
         self.events.append((title, [named(state.problem, name) for state, names in wanted for name in names]))
@@ -85,10 +86,14 @@ class CompilesSome:
             self.events.append(("meanwhile", [named(problem, config.name) for problem, config in then]))
         if self.clock is not None:
             self.clock.now_s += self.takes_s
+        self.takes_s = self.later_s
         for state, names in wanted:
             for name in names:
                 status = Status.SPILLED if name == self.spiller else Status.OK
                 state.record_compile(name, CompileResult(name, "d", status, message="spills 9"))
+
+    def left_s(self, wanted: Pairs) -> float:
+        return self.later_s
 
     def prefetch(self, wanted: Pairs) -> None:
         self.events.append(("offer", [named(problem, config.name) for problem, config in wanted]))

@@ -55,6 +55,18 @@ def test_a_run_whose_cache_is_gone_compiles_again_what_it_runs(tmp_path: Path, m
     assert compiled(run, 2)[1]["kernels compiled"] > 0  # the second is not in the new cache
 
 
+def test_the_time_that_is_left_falls_with_what_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run, state = session(tmp_path, SIZE, compile_workers=1), state_of(SIZE, CONFIGS)
+    both, first = ([(SIZE, one) for one in some] for some in (CONFIGS, CONFIGS[:1]))
+    with run.compile_stage(run.write_scripts(both)) as compiling:
+        assert compiling.left_s(both) == 2 * compiling.left_s(first) > 0
+        compiling.compile_sizes([(state, [CONFIGS[0].name])], "compile")
+        assert compiling.left_s(first) == 0 < compiling.left_s(both)
+        compiling.compile_sizes([(state, [CONFIGS[1].name])], "compile")
+        assert compiling.left_s(both) == 0
+
+
 def test_what_crashed_before_a_kill_still_stands_for_equal_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

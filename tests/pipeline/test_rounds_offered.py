@@ -64,12 +64,13 @@ def test_only_what_compiled_is_timed_and_the_next_round_is_offered_meanwhile(tmp
     assert NAMES[0] in view_of(batch.states[0]).failed
 
 
+@pytest.mark.parametrize("first_s", [2.0, 0.0], ids=["cold", "the first part is compiled"])
 def test_a_launcher_that_stays_times_a_part_of_a_round_while_the_rest_is_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    first_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", 6)
     batch = Batch(tmp_path, StandInGpu(stays=True), search=make_search("full", round_size=12))
-    compiling = CompilesAll(clocked(batch.session), takes_s=2.0)
+    compiling = CompilesAll(clocked(batch.session), takes_s=first_s, later_s=2.0)
     run_with(batch, compiling)
     one, two = ([f"{m}/{place}" for place in range(6)] for m in (512, 64))
     assert by_step(compiling.events) == [
@@ -103,7 +104,7 @@ def test_kernels_that_take_long_to_compile_are_compiled_while_others_are_timed(t
         (True, 0.5, 0.0, 6, 100),
         (True, 2.0, 1e4, 6, 100),
         (True, 2.0, 0.0, 7, 4),
-        (True, 0.5, 0.0, 6, 2),
+        (True, 0.3, 0.0, 6, 2),
     ],
     ids=["a plan costs a start", "compiling takes no time", "budget", "too few", "nor does it of shares"],
 )
