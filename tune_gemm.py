@@ -5,7 +5,9 @@ import sys
 
 if __name__ == "__main__":  # compile workers re-import this file: it must import nothing else
     try:
-        from gemm_tuner.cli.main import main
+        from gemm_tuner.cli.start import ready
+
+        main = ready()
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("", "gemm_tuner"):
             raise

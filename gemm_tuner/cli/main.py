@@ -25,6 +25,7 @@ from gemm_tuner.core.labels import label
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.measure import device
+from gemm_tuner.measure.torch_ahead import TorchAhead
 from gemm_tuner.pipeline import idle_flags
 from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.store.sizes import SizeEntry
@@ -52,14 +53,15 @@ def consoles() -> Consoles:
     return Consoles(console(True), console(False))
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, torch_ahead: TorchAhead | None = None) -> int:
     """Runs the command; returns its exit status. Without ``argv`` it is that of this process, which then ends soon
-    after an interrupted command, whatever its threads still wait for."""
+    after an interrupted command, whatever its threads still wait for. torch_ahead: for a run of this machine's GPUs."""
     words = sys.argv[1:] if argv is None else argv
     try:
         if words and words[0] in commands.SUBCOMMANDS:
             return commands.run(words[0], words[1:], consoles())
-        return run(options.build_parser().parse(words), consoles(), began=start_time.began() if argv is None else None)
+        arguments, began = options.build_parser().parse(words), start_time.began() if argv is None else None
+        return run(arguments, consoles(), began=began, torch_ahead=torch_ahead)
     except UserError as error:
         fault = error
     except KeyboardInterrupt as interruption:
@@ -102,6 +104,7 @@ def run(
     older: Mapping[Problem, Config] | None = None,
     *,
     began: float | None = None,
+    torch_ahead: TorchAhead | None = None,
 ) -> int:
     """Runs the requested task. entries: the sizes, if they are not given by flags. older: configurations that new ones
     must beat, in addition to those of --update. began: time.monotonic() when the command began, if not just now."""
@@ -127,7 +130,8 @@ def run(
 
         return compile_only.run(run_options, shown.log, shown.out)
     if run_options.replay_dir is None and not run_options.cluster:
-        run_options = replace(run_options, looking=device.begin_to_look())  # while the pipeline is imported
+        looking = device.begin_to_look()  # while the pipeline is imported
+        run_options = replace(run_options, looking=looking, torch_ahead=torch_ahead)
     from gemm_tuner.pipeline import run as pipeline
 
     if arguments.benchmark:

@@ -13,6 +13,7 @@ from gemm_tuner.measure import replay
 from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher
 from gemm_tuner.measure.screening import Resident, StagedLauncher
+from gemm_tuner.measure.torch_ahead import TorchAhead
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.store.run_folder import RunFolder
 
@@ -32,6 +33,7 @@ class LocalExecutor(Executor):
     workers:   processes that compile. compile_limit_s, launch_limit_s: of one configuration.
     kind:      of the problems. wind_down: whether the run is to end after the launch that runs.
     shares_gpus: whether launchers of one GPU may be started side by side.
+    torch_ahead: becomes the first launcher of screening, if there is one.
     """
 
     language: Language
@@ -47,6 +49,7 @@ class LocalExecutor(Executor):
     profilers: Profilers | None = None
     gpus: tuple[int, ...] = ()
     recording: replay.Recording | None = None
+    torch_ahead: TorchAhead | None = None
 
     def compiler(self) -> CompilePool:
         folder = self.folder
@@ -67,7 +70,7 @@ class LocalExecutor(Executor):
             return finals
         if by.screening is not None:
             return StagedLauncher(self._live(gpu, by.screening), finals, self.say)
-        resident = Resident(finals, self.folder.raw / f"gpu{gpu}-screening.log")
+        resident = Resident(finals, self.folder.raw / f"gpu{gpu}-screening.log", torch_ahead=self.torch_ahead)
         return StagedLauncher(resident, finals, self.say, fallback=finals)
 
     def _live(self, gpu: int, under: Profiler) -> LiveLauncher:

@@ -17,6 +17,7 @@ from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.retry import OnFound, StageRun, time_plan
 from gemm_tuner.measure.supervise import follow
+from gemm_tuner.measure.torch_ahead import TorchAhead
 from gemm_tuner.profilers.proton import Proton
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import Ended, Watched
@@ -33,6 +34,7 @@ class Resident(Timer):
     """A launcher process that stays alive from plan to plan and times kernels itself, with proton (launch/resident.py).
 
     It is replaced when it crashes or hangs; as under an external profiler one configuration has then failed.
+    torch_ahead: becomes the first process, if it still lives.
     _starter: starts the process, which the operating system ends with the thread that started it.
     _told_bytes: how much of the log belongs to plans that are over, or to processes that were.
     """
@@ -40,6 +42,7 @@ class Resident(Timer):
     live: LiveLauncher
     log_path: Path
     script: Path = RESIDENT
+    torch_ahead: TorchAhead | None = None
     _process: Watched | None = None
     _told_bytes: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -63,7 +66,8 @@ class Resident(Timer):
                 environment = live.environment() | Proton().environment()
                 if self._process is None and self.log_path.exists():
                     self._told_bytes = self.log_path.stat().st_size
-                self._process = self._starter.submit(Watched, argv, environment, self.log_path).result()
+                ahead = self.torch_ahead.become(argv[1:], environment, self.log_path) if self.torch_ahead else None
+                self._process = ahead or self._starter.submit(Watched, argv, environment, self.log_path).result()
             return self._process
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import FIRST_KIND, workload_of
 from gemm_tuner.languages.together import named
 from gemm_tuner.measure.device import Machine
+from gemm_tuner.measure.torch_ahead import TorchAhead
 from gemm_tuner.store.sizes import SizeEntry
 
 # Value of screen_with: screening by proton inside the launcher process.
@@ -32,6 +33,7 @@ class RunOptions:
     budget_s:    wall time of the run from ``started`` (time.monotonic()) on; 0 for no limit.
     began:       time.monotonic() when the command began, whose time the run accounts for.
     looking:     the machine, for which a thread has begun to look; None if none has.
+    torch_ahead: a process that has begun to import torch, for a launcher of this machine; None if none has.
     older:       configurations of update_file, which new ones must beat by min_improvement_pct.
     older_served: those that the file has for servers.
     gpu_wait_s:  time to wait for a GPU that another process measures on; None for no limit.
@@ -76,6 +78,7 @@ class RunOptions:
     started: float = field(default_factory=time.monotonic, compare=False)
     began: float = field(default_factory=time.monotonic, compare=False)
     looking: Future[Machine] | None = field(default=None, compare=False, repr=False)
+    torch_ahead: TorchAhead | None = field(default=None, compare=False, repr=False)
     launch_limit_s: float = 60.0
     update_file: Path | None = None
     gpu_wait_s: float | None = None

@@ -121,6 +121,7 @@ def session_of(
         profilers=profilers,
         gpus=environment.gpus,
         recording=environment.recording,
+        torch_ahead=options.torch_ahead,
     )
     executor = cluster_work.executor(here, stations, store, options) if stations else here
     return Session(options, folder, store, limits, log, gpus, executor, run_results, profiler)

@@ -25,6 +25,7 @@ from gemm_tuner.measure import replay, screening
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.screening import Resident, StagedLauncher
+from gemm_tuner.measure.torch_ahead import TorchAhead
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.profilers.proton import Proton
 from gemm_tuner.system import processes
@@ -46,10 +47,16 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> 
     monkeypatch.setenv("PYTHONPATH", str(HELPERS), prepend=os.pathsep)
     made: list[StagedLauncher] = []
 
-    def opened(*, wind_down: Callable[[], bool] = lambda: False, limit_s: float = LIMIT_S) -> StagedLauncher:
+    def opened(
+        *,
+        wind_down: Callable[[], bool] = lambda: False,
+        limit_s: float = LIMIT_S,
+        torch_ahead: TorchAhead | None = None,
+    ) -> StagedLauncher:
         of = LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda"
         live = LiveLauncher(*of, wind_down=wind_down, launch_limit_s=limit_s)
-        resident = Resident(live, tmp_path / "resident.log", script=HELPERS / "resident_stand_in.py")
+        script = HELPERS / "resident_stand_in.py"
+        resident = Resident(live, tmp_path / "resident.log", script=script, torch_ahead=torch_ahead)
         made.append(StagedLauncher(resident, live, said.append, fallback=live))
         return made[-1]
 
@@ -84,6 +91,19 @@ def test_rounds_share_a_process_which_makes_room_for_the_finals(opened: Opened, 
     done = launcher.timings(plan((ONE, ["good_1"]), stage=FINALS), tmp_path / "02-finals")
     assert ends(pid)
     assert statuses(done.timings) == {"good_1": "ok"} and (tmp_path / "02-finals/start00/kernels.txt").exists()
+
+
+def test_the_process_that_has_imported_torch_is_the_first_to_screen(opened: Opened, tmp_path: Path) -> None:
+    """What follows it, where it crashed or made room for finals, is started as ever."""
+    ahead = TorchAhead.begin()
+    launcher = opened(torch_ahead=ahead)
+    first = launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), tmp_path / "00-screen")
+    assert statuses(first.timings) == {"good_1": "ok", "kills_2": "crashed", "good_3": "ok"}
+    one, two, *_ = pids(tmp_path / "00-screen")
+    assert ahead.become([], {}, tmp_path / "none") is None
+    assert ends(one) and one != two
+    log = tmp_path / "00-screen/start00/launcher.log"
+    assert log.exists() and not (tmp_path / "none").exists()
 
 
 def test_a_file_of_the_user_takes_the_place_of_no_module(

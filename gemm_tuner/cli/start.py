@@ -1,0 +1,47 @@
+"""The first thing that a command does: it starts what takes seconds before it imports what takes tenths of one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES
+from gemm_tuner.measure.torch_ahead import TorchAhead
+
+# Where the driver of a GPU is loaded.
+GPU_NODES = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
+# Beginnings of flags with which nothing is timed on a GPU of this machine.
+NOT_HERE = ("-h", "--help", "--version", "--dry", "--explain", "--compile_only", "--arch", "--replay", "--cluster")
+
+
+def times_here(words: Sequence[str], nodes: Sequence[Path] = GPU_NODES) -> bool:
+    """Whether the command line looks like one that times kernels on a GPU of this machine. The wrong answer costs
+    time: of a process that is not used, or of the import that is waited for."""
+    is_tuning = bool(words) and words[0].startswith("-") and not any(word.startswith(NOT_HERE) for word in words)
+    return is_tuning and any(node.exists() for node in nodes)
+
+
+def ready() -> Callable[[], int]:
+    """The main function, for the command line of this process. Raises what importing it raises."""
+    ahead = TorchAhead.begin(FOREIGN_VARIABLES) if times_here(sys.argv[1:]) else TorchAhead()
+    try:
+        from gemm_tuner.cli.main import main
+    except BaseException:
+        ahead.end()
+        raise
+    return partial(ended_with, main, ahead)
+
+
+def ended_with(main: Callable[..., int], ahead: TorchAhead) -> int:
+    """The exit status of ``main``, with which the process of ``ahead`` ends."""
+    try:
+        return main(torch_ahead=ahead)
+    finally:
+        ahead.end()
+
+
+def main() -> int:
+    """The installed command."""
+    return ready()()
