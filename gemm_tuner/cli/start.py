@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -40,6 +41,7 @@ def ended_with(main: Callable[..., int], ahead: TorchAhead) -> int:
         return main(torch_ahead=ahead)
     finally:
         ahead.end()
+        gc.freeze()  # else the interpreter looks through all objects before it ends: 0.15 s
 
 
 def main() -> int:

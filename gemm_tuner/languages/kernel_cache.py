@@ -30,6 +30,9 @@ KERNELS = "kernels"
 # kernels may be missing.
 CACHE_ID = "cache_id.txt"
 LOCK = ".lock"
+# Beside the caches: the bytes of all entries, and files_below, when entries were last looked into.
+MEASURED = "measured.txt"
+MOST_BYTES = 2**20  # of most entries; a library of CuTe DSL has a quarter of it
 USERS = ".users"
 REMOVED = ".removed-"
 CLOCK_S = 10.0  # how far the file system's clock may be behind the machine's
@@ -100,7 +103,27 @@ def in_use(cache: Path, language: Language, since: float, limit_bytes: int) -> I
         finally:
             path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # results do not depend on the size of the cache
-        evict(cache.parent, limit_bytes)
+        if may_exceed(cache.parent, limit_bytes):
+            evict(cache.parent, limit_bytes)
+
+
+def caches_below(root: Path) -> list[Path]:
+    return [cache for cache in root.iterdir() if (cache / LOCK).is_file()]
+
+
+def may_exceed(root: Path, limit_bytes: int) -> bool:
+    """Whether the caches below ``root`` may hold more, as far as it is seen without looking into each entry, of which
+    there may be tens of thousands: what they held when that was last done, and MOST_BYTES for each entry since."""
+    try:
+        measured_bytes, measured = map(int, (root / MEASURED).read_text().split())
+    except (OSError, ValueError):
+        return True
+    return measured_bytes + MOST_BYTES * max(0, files_below(root) - measured) > limit_bytes
+
+
+def files_below(root: Path) -> int:
+    """The number of entries and of other files in all caches."""
+    return sum(len(os.listdir(cache)) for cache in caches_below(root))
 
 
 @dataclass(frozen=True, order=True)
@@ -117,13 +140,14 @@ class Entry:
 def evict(root: Path, limit_bytes: int) -> int:
     """Removes entries of all caches below ``root``, least recently used first, until the rest fits ``limit_bytes``.
     Entries that active runs may use stay. Returns the number of removed entries."""
-    entries = sorted(entry for cache in root.iterdir() if (cache / LOCK).is_file() for entry in entries_of(cache))
+    entries = sorted(entry for cache in caches_below(root) for entry in entries_of(cache))
     excess, removed = sum(entry.size_bytes for entry in entries) - limit_bytes, 0
     for entry in entries:
         if excess <= 0:
             break
         if _remove(entry):
             excess, removed = excess - entry.size_bytes, removed + 1
+    write_text_atomically(root / MEASURED, f"{excess + limit_bytes} {files_below(root)}\n")
     return removed
 
 

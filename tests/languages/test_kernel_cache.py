@@ -14,7 +14,7 @@ import pytest
 from samples import ROOT, TEMPLATES
 
 from gemm_tuner.languages import kernel_cache
-from gemm_tuner.languages.kernel_cache import evict, identity, in_use, mark_used
+from gemm_tuner.languages.kernel_cache import evict, identity, in_use, mark_used, may_exceed
 from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.languages.triton.symbol_naming import naming
 from gemm_tuner.store import run_folder
@@ -47,7 +47,7 @@ def entry(cache: Path, name: str, age_s: float, file: str = "kernel.cubin") -> P
 
 
 def left(root: Path) -> set[str]:
-    return {path.name for cache in root.iterdir() for path in cache.iterdir() if len(path.name) == 2}
+    return {path.name for cache in root.iterdir() if cache.is_dir() for path in cache.iterdir() if len(path.name) == 2}
 
 
 def test_the_cache_is_the_users_and_shared_by_all_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +97,28 @@ def test_scripts_go_where_the_output_goes(tmp_path: Path, monkeypatch: pytest.Mo
     assert run_folder.find(Path(name), "abcd1234", naming(TEMPLATES)) is None  # it has no store
     folder.store.touch()
     assert run_folder.find(Path(name), "abcd1234", naming(TEMPLATES)) == folder
+
+
+def test_a_cache_is_not_looked_through_before_it_can_be_full(root: Path) -> None:
+    """Many entries are small: a limit is for what was measured, and what came since at its largest."""
+    cache = cache_at(root)  # measured, empty
+    assert not may_exceed(root, 2**20)
+    for number in range(4):
+        entry(cache, f"e{number}", 100.0)
+    assert may_exceed(root, 2**20)
+    with in_use(cache, LANGUAGE, time.time(), 2**20):  # measures it
+        pass
+    assert left(root) == {"e0", "e1", "e2", "e3"} and not may_exceed(root, 2**20)
+    with in_use(cache, LANGUAGE, time.time(), 2 * ENTRY_BYTES):
+        pass
+    assert len(left(root)) == 2
+    for number in (5, 6):
+        entry(cache, f"e{number}", 100.0)
+    with in_use(cache, LANGUAGE, time.time(), 3 * ENTRY_BYTES):
+        pass
+    assert len(left(root)) == 3
+    (root / kernel_cache.MEASURED).write_text("?")
+    assert may_exceed(root, 2**40)
 
 
 def test_a_cache_is_the_same_until_it_is_emptied_or_cut(root: Path) -> None:
