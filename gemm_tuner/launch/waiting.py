@@ -23,6 +23,7 @@ from gemm_tuner.launch.plan import OPEN, Plan
 from gemm_tuner.launch.processor import processor_of
 from gemm_tuner.launch.reading_ahead import read_ahead
 from gemm_tuner.system.processes import exit_with_tuner
+from gemm_tuner.system.short_end import end_quickly
 
 
 def main(argv: list[str]) -> int:
@@ -67,3 +68,4 @@ if __name__ == "__main__":
     status = main(sys.argv[1:])
     if status:  # a plain return lets a profiler inside the process (proton) write its report
         sys.exit(status)
+    end_quickly()
