@@ -11,21 +11,26 @@ from pathlib import Path
 from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES
 from gemm_tuner.measure.torch_ahead import TorchAhead
 
-# Where the driver of a GPU is loaded.
-GPU_NODES = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
+# Where the driver of an NVIDIA GPU is loaded. Not of AMD's: it is not tested there that nothing is read of the
+# environment before the process has that of a launcher.
+GPU_NODES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 # Beginnings of flags with which nothing is timed on a GPU of this machine.
-NOT_HERE = ("-h", "--help", "--version", "--dry", "--explain", "--compile_only", "--arch", "--replay", "--cluster")
+NOT_HERE = (
+    *("-h", "--version", "--dry", "--explain", "--compile_only", "--arch", "--replay", "--cluster", "--benchmark"),
+    *("--help", "--compare_wo_tuning"),
+)
 
 
 def times_here(words: Sequence[str], nodes: Sequence[Path] = GPU_NODES) -> bool:
-    """Whether the command line looks like one that times kernels on a GPU of this machine. The wrong answer costs
+    """Whether the command line looks like one that screens kernels on a GPU of this machine. The wrong answer costs
     time: of a process that is not used, or of the import that is waited for."""
     is_tuning = bool(words) and words[0].startswith("-") and not any(word.startswith(NOT_HERE) for word in words)
     return is_tuning and any(node.exists() for node in nodes)
 
 
 def ready() -> Callable[[], int]:
-    """The main function, for the command line of this process. Raises what importing it raises."""
+    """Starts the process that imports torch, if this process's command line asks for it, and returns the main function.
+    Raises what importing that raises."""
     ahead = TorchAhead.begin(FOREIGN_VARIABLES) if times_here(sys.argv[1:]) else TorchAhead()
     try:
         from gemm_tuner.cli.main import main
@@ -41,7 +46,8 @@ def ended_with(main: Callable[..., int], ahead: TorchAhead) -> int:
         return main(torch_ahead=ahead)
     finally:
         ahead.end()
-        gc.freeze()  # else the interpreter looks through all objects before it ends: 0.15 s
+        if "triton" not in sys.modules:  # whose library would report all that is not freed
+            gc.freeze()  # else the interpreter looks through all objects before it ends: 0.15 s
 
 
 def main() -> int:

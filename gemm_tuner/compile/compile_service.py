@@ -89,7 +89,8 @@ class CompileService:
 
     @property
     def mean_s(self) -> float:
-        """A worker's mean time for a task, seconds: of those that have ended here, else a typical one."""
+        """A worker's mean time for a task that has ended here, found in the cache or not, seconds; a typical one before
+        the first has ended."""
         ended = self.compiled + self.cached
         return self.busy_s / ended if ended else TYPICAL_S
 

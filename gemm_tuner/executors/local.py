@@ -57,6 +57,8 @@ class LocalExecutor(Executor):
         return CompilePool(self.language, *work, limit_s=self.compile_limit_s, kind=self.kind)
 
     def launchers(self) -> list[Launcher]:
+        if self.torch_ahead is not None and (self.profilers is None or self.profilers.screening is not None):
+            self.torch_ahead.end()
         if self.profilers is not None:
             return [self._launcher(gpu, self.profilers) for gpu in self.gpus]
         return [replay.ReplayLauncher(self.recording)] if self.recording is not None else []

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import platformdirs
 
+from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.language import Language
 from gemm_tuner.system.documents import write_text_atomically
 
@@ -32,7 +33,7 @@ CACHE_ID = "cache_id.txt"
 LOCK = ".lock"
 # Beside the caches: the bytes of all entries, and files_below, when entries were last looked into.
 MEASURED = "measured.txt"
-MOST_BYTES = 2**20  # of most entries; a library of CuTe DSL has a quarter of it
+MOST_BYTES = 2**22  # of an entry; the largest of 2850 has 0.9 MiB
 USERS = ".users"
 REMOVED = ".removed-"
 CLOCK_S = 10.0  # how far the file system's clock may be behind the machine's
@@ -86,7 +87,7 @@ def in_use(cache: Path, language: Language, since: float, limit_bytes: int) -> I
 
     Entries used after ``since`` (seconds of ``time.time``) are then not removed by any process. If no other run uses
     the cache, it is first adapted to its present path (``Language.adopt_cache``). At the end, unless by an exception,
-    this cache and its siblings are reduced to ``limit_bytes`` in total.
+    this cache and its siblings are reduced to ``limit_bytes`` in total, if they may hold more.
     """
     users = cache / USERS
     users.mkdir(parents=True, exist_ok=True)
@@ -102,7 +103,7 @@ def in_use(cache: Path, language: Language, since: float, limit_bytes: int) -> I
             yield
         finally:
             path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # results do not depend on the size of the cache
+    with contextlib.suppress(OSError, EnvironmentFault):  # results do not depend on the size of the cache
         if may_exceed(cache.parent, limit_bytes):
             evict(cache.parent, limit_bytes)
 
@@ -118,7 +119,8 @@ def may_exceed(root: Path, limit_bytes: int) -> bool:
         measured_bytes, measured = map(int, (root / MEASURED).read_text().split())
     except (OSError, ValueError):
         return True
-    return measured_bytes + MOST_BYTES * max(0, files_below(root) - measured) > limit_bytes
+    new = files_below(root) - measured
+    return new < 0 or measured_bytes + MOST_BYTES * new > limit_bytes  # someone has emptied it, and others may fill it
 
 
 def files_below(root: Path) -> int:
@@ -140,6 +142,7 @@ class Entry:
 def evict(root: Path, limit_bytes: int) -> int:
     """Removes entries of all caches below ``root``, least recently used first, until the rest fits ``limit_bytes``.
     Entries that active runs may use stay. Returns the number of removed entries."""
+    there = files_below(root)  # what comes from now on counts as new
     entries = sorted(entry for cache in caches_below(root) for entry in entries_of(cache))
     excess, removed = sum(entry.size_bytes for entry in entries) - limit_bytes, 0
     for entry in entries:
@@ -147,7 +150,7 @@ def evict(root: Path, limit_bytes: int) -> int:
             break
         if _remove(entry):
             excess, removed = excess - entry.size_bytes, removed + 1
-    write_text_atomically(root / MEASURED, f"{excess + limit_bytes} {files_below(root)}\n")
+    write_text_atomically(root / MEASURED, f"{excess + limit_bytes} {there - removed}\n")
     return removed
 
 

@@ -65,7 +65,7 @@ def open_for(path: Path, arguments: argparse.Namespace, load: Callable[[str], Mo
 
 
 if __name__ == "__main__":
+    end_quickly()
     status = main(sys.argv[1:])
     if status:  # a plain return lets a profiler inside the process (proton) write its report
         sys.exit(status)
-    end_quickly()

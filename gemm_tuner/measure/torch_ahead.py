@@ -48,9 +48,8 @@ class TorchAhead:
         if not process.alive:
             process.kill()
             return None
-        order = json.dumps({"argv": argv, "environment": dict(environment), "log": str(log_path)}) + "\n"
-        process.tell(str(len(order.encode())))
-        process.tell(order.removesuffix("\n"))
+        log_path.touch()  # it may end before it writes there
+        process.tell(str(written(log_path, {"argv": argv, "environment": dict(environment), "log": str(log_path)})))
         process.log_path = log_path
         return process
 
@@ -60,3 +59,12 @@ class TorchAhead:
             process, self._process = self._process, None
         if process is not None:
             process.kill()
+
+
+def written(log_path: Path, order: Mapping[str, object]) -> Path:
+    """The path of a file beside the log that only this user can read, since an environment may have secrets."""
+    path = log_path.with_suffix(".order.json")
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+        json.dump(order, stream)
+    return path

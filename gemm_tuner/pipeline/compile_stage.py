@@ -138,8 +138,8 @@ class CompileStage:
         return all(key_of(task) in self._service.results for task in found)
 
     def left_s(self, wanted: Wanted) -> float:
-        """About how long the workers still take to compile these, seconds: those without a result times the mean of
-        all results."""
+        """About how long the workers still take to compile these, seconds, if as many of them are found in the cache as
+        so far."""
         found = (compile_tasks.task_for(self._scripts, *one, self._device.target) for one in wanted)
         left = {key_of(task) for task in found} - self._service.results.keys()
         return len(left) * self._service.mean_s / self._workers

@@ -11,8 +11,8 @@ from gemm_tuner.space.size_state import Named, OfSize, SizeState
 
 # So many parts at the most, with so many configurations each at the least.
 PARTS, LEAST_OF_A_PART = 4, 128
-# Where whole sizes would make fewer parts, there are so many, with so many configurations of the largest size at the
-# least: nothing is compiled while the last one is timed.
+# Where whole sizes would make fewer parts: up to SHARES parts, each with a share of every size, of the largest one at
+# least LEAST_OF_A_SIZE configurations. Many, since nothing is left to compile while the last one is timed.
 SHARES, LEAST_OF_A_SIZE = 8, 512
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from process_samples import ends
+from samples import ROOT
 
 from gemm_tuner.cli.start import times_here
 
@@ -19,6 +24,7 @@ from gemm_tuner.cli.start import times_here
         ("--gemm_size_file sizes.yaml --cluster ray", False),
         ("-m 512 --explain gemm_tile_BM16", False),
         ("report runs/1", False),
+        ("--benchmark tuned.yaml", False),
         ("--help", False),
         ("", False),
     ],
@@ -29,3 +35,47 @@ def test_torch_is_imported_ahead_for_what_is_timed_here(line: str, begins: bool,
 
 def test_without_a_gpu_nothing_is(tmp_path: Path) -> None:
     assert not times_here(["-m", "512"], [tmp_path / "none"])
+
+
+CODE = """
+import sys
+from pathlib import Path
+from gemm_tuner.cli import start
+start.times_here.__defaults__ = ([Path("/dev/null")],)
+sys.argv = ["tune_gemm.py", *sys.argv[1:]]
+begun = []
+class Noted(start.TorchAhead):
+    @classmethod
+    def begin(cls, removed=()):
+        one = super().begin(removed)
+        begun.append((one, one._process._process.pid))
+        return one
+start.TorchAhead = Noted
+try:
+    status = start.ready()()
+except BaseException as error:
+    status = type(error).__name__
+(ahead, pid), = begun
+print(status, ahead._process, pid)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "status"),
+    [
+        (["-m", "64", "--no_such_flag"], {}, "2"),
+        (["-m", "64"], {"PYTHONPATH": "broken"}, "ModuleNotFoundError"),
+    ],
+    ids=["a wrong flag", "a package that is missing"],
+)
+def test_what_was_started_ends_with_a_command_that_does_not_begin(
+    words: list[str], variables: dict[str, str], status: str, tmp_path: Path
+) -> None:
+    (tmp_path / "broken" / "rich").mkdir(parents=True)
+    (tmp_path / "broken" / "rich" / "__init__.py").write_text("raise ModuleNotFoundError('no rich', name='rich')")
+    env = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join([variables.get("PYTHONPATH", ""), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    found, left, pid = done.stdout.split()
+    assert (found, left) == (status, "None") and ends(int(pid))

@@ -12,6 +12,8 @@ from tuning import SM_90, session
 from gemm_tuner.executors.local import LocalExecutor, Profilers
 from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.measure.launcher_process import LiveLauncher
+from gemm_tuner.measure.screening import Resident, StagedLauncher
+from gemm_tuner.measure.torch_ahead import TorchAhead
 from gemm_tuner.profilers.ncu import Ncu
 from gemm_tuner.profilers.nsys import Nsys
 
@@ -44,5 +46,22 @@ def test_a_gpu_that_serves_one_process_at_a_time_has_launchers_that_do_not_overl
         assert not any(one.overlaps for one in executor(tmp_path, profilers, **asked).launchers())
 
 
+def test_what_has_imported_torch_waits_for_screening_in_a_process_alone(tmp_path: Path) -> None:
+    for profilers, used in ((Profilers(Nsys(), None), True), (Profilers(Nsys(), Ncu()), False), (None, False)):
+        ahead = TorchAhead.begin()
+        first, *_ = [*executor(tmp_path, profilers, gpus=(0, 1), torch_ahead=ahead).launchers(), None]
+        process = ahead.become(["-c", ""], {}, tmp_path / "log")
+        assert (process is not None) is used
+        if process is not None:
+            process.kill()
+        assert used is (isinstance(first, StagedLauncher) and isinstance(first.screening, Resident))
+
+
 def test_nothing_is_timed_without_a_profiler_or_a_recording(tmp_path: Path) -> None:
     assert executor(tmp_path).launchers() == []
+
+
+def test_a_session_hands_on_what_imports_torch(tmp_path: Path) -> None:
+    ahead = TorchAhead()
+    of = session(tmp_path, problem(64, 64, 64), torch_ahead=ahead).executor
+    assert isinstance(of, LocalExecutor) and of.torch_ahead is ahead

@@ -101,14 +101,14 @@ def test_scripts_go_where_the_output_goes(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_cache_is_not_looked_through_before_it_can_be_full(root: Path) -> None:
     """Many entries are small: a limit is for what was measured, and what came since at its largest."""
-    cache = cache_at(root)  # measured, empty
-    assert not may_exceed(root, 2**20)
+    cache, limit_bytes = cache_at(root), 2 * kernel_cache.MOST_BYTES  # measured, empty
+    assert not may_exceed(root, limit_bytes)
     for number in range(4):
         entry(cache, f"e{number}", 100.0)
-    assert may_exceed(root, 2**20)
-    with in_use(cache, LANGUAGE, time.time(), 2**20):  # measures it
+    assert may_exceed(root, limit_bytes)
+    with in_use(cache, LANGUAGE, time.time(), limit_bytes):  # measures it
         pass
-    assert left(root) == {"e0", "e1", "e2", "e3"} and not may_exceed(root, 2**20)
+    assert left(root) == {"e0", "e1", "e2", "e3"} and not may_exceed(root, limit_bytes)
     with in_use(cache, LANGUAGE, time.time(), 2 * ENTRY_BYTES):
         pass
     assert len(left(root)) == 2
@@ -117,6 +117,8 @@ def test_a_cache_is_not_looked_through_before_it_can_be_full(root: Path) -> None
     with in_use(cache, LANGUAGE, time.time(), 3 * ENTRY_BYTES):
         pass
     assert len(left(root)) == 3
+    shutil.rmtree(cache / min(left(root)))
+    assert may_exceed(root, 2**40)
     (root / kernel_cache.MEASURED).write_text("?")
     assert may_exceed(root, 2**40)
 
@@ -199,3 +201,28 @@ def test_marking_waits_for_a_removal(root: Path) -> None:
         with pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         assert mark_used(path)  # hits do not wait for each other
+
+
+def test_what_another_run_adds_while_entries_are_looked_into_counts_as_new(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, listed = cache_at(root), kernel_cache.entries_of
+    entry(cache, "e1", 100.0)
+
+    def listed_before(of: Path) -> list[kernel_cache.Entry]:
+        found = list(listed(of))
+        entry(cache, "e2", 0.0)
+        return found
+
+    monkeypatch.setattr(kernel_cache, "entries_of", listed_before)
+    assert evict(root, 2**40) == 0
+    assert may_exceed(root, kernel_cache.MOST_BYTES) and not may_exceed(root, 2 * kernel_cache.MOST_BYTES)
+
+
+def test_a_run_ends_well_where_the_caches_folder_cannot_be_written(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = cache_at(root)
+    (root / kernel_cache.MEASURED).unlink()
+    (root / kernel_cache.MEASURED).mkdir()  # nothing can be written in its place
+    with in_use(cache, LANGUAGE, time.time(), 2**40):
+        pass
+    assert may_exceed(root, 2**40)

@@ -106,6 +106,25 @@ def test_the_process_that_has_imported_torch_is_the_first_to_screen(opened: Open
     assert log.exists() and not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("how", ["raise SystemExit(1)", "os.kill(os.getpid(), 9)"])
+def test_where_it_dies_while_it_imports_another_process_takes_its_place(
+    how: str, opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for a file here, so that it is asked to become the launcher before it dies."""
+    asked = tmp_path / "asked"
+    (tmp_path / "fake").mkdir()
+    waits = f"import os, time\nwhile not os.path.exists({str(asked)!r}):\n    time.sleep(0.01)\n{how}\n"
+    (tmp_path / "fake" / "torch.py").write_text(waits)
+    with monkeypatch.context() as patched:
+        patched.setenv("PYTHONPATH", str(tmp_path / "fake"), prepend=os.pathsep)
+        ahead = TorchAhead.begin()
+    launcher = opened(torch_ahead=ahead)
+    launcher.prepare()
+    asked.touch()
+    done = launcher.timings(plan((ONE, ["good_1", "good_3"])), tmp_path / "00-screen")
+    assert statuses(done.timings) == {"good_1": "ok", "good_3": "ok"}
+
+
 def test_a_file_of_the_user_takes_the_place_of_no_module(
     opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -197,15 +197,18 @@ def test_what_was_timed_is_kept_where_the_choice_of_what_to_offer_fails(tmp_path
     assert statuses(batch.states[0]) == dict.fromkeys(NAMES[:2], "ok")
 
 
-def test_what_a_round_asks_for_is_not_offered_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("later_s", "plans"), [(2.0, 6), (0.3, 3)], ids=["each part alone", "some together"])
+def test_what_a_round_asks_for_is_not_offered_for_the_next(
+    later_s: float, plans: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where an earlier part of the round was timed, of which the search has not learned yet."""
     monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", 1)
     batch = Batch(tmp_path, StandInGpu(stays=True))
-    compiling = CompilesAll(clocked(batch.session), takes_s=2.0)
+    compiling = CompilesAll(clocked(batch.session), takes_s=2.0, later_s=later_s)
     run_with(batch, compiling)
     screened: list[str] = []
     for what, names in compiling.events:
         screened += names if what == "screen" else []
         if what == "offer":
             assert not set(names) & set(screened) and len(names) == len(set(names))
-    assert len(screened) == 12 and len(batch.plans) == 6
+    assert len(screened) == 12 and len(batch.plans) == plans
