@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +61,13 @@ def estimates(sizes: Sequence[SizeView], tables: Sequence[Floats], *, seed: int,
         np.concatenate([target[rows] for target, rows in zip(targets, known, strict=True)]),
     )
     rows = np.concatenate(tables).astype(np.float32)
-    by_tree = np.stack([tree.predict(rows, check_input=False) for tree in forest.estimators_])
+    by_tree = np.empty((TREES, len(rows)))
+
+    def fill(number: int) -> None:
+        by_tree[number] = forest.estimators_[number].predict(rows, check_input=False)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(fill, range(TREES)))
     parts = np.split(by_tree, np.cumsum([len(table) for table in tables])[:-1], axis=1)
     return [_estimate(size, part) for size, part in zip(sizes, parts, strict=True)]
 
