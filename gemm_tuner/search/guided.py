@@ -21,12 +21,17 @@ from gemm_tuner.search.view import Proposals, Requested, SizeView, not_requested
 # Extra first rounds of a size without any time. Each doubles the number of requested configurations, up to a quarter of
 # the candidates.
 MORE_FIRST = 3
-# Estimates that are asked for again: those of the learned round and of the polish, each of a server's views, too.
-ESTIMATES = 8
+# What is asked for again: the estimates of the learned round and of the polish, each of a server's views, too, and the
+# proposals of these rounds and of the first.
+ESTIMATES, PROPOSALS = 8, 12
 
 
 def _remembered() -> Remembered[Any]:
     return Remembered(ESTIMATES)
+
+
+def _remembered_proposals() -> Remembered[Any]:
+    return Remembered(PROPOSALS)
 
 
 def _last() -> Remembered[Any]:
@@ -65,7 +70,9 @@ class Guided:
     _estimates: Remembered[list[Estimate]] = field(default_factory=_remembered, init=False, compare=False, repr=False)
     # One only: of thousands of sizes they are large.
     _features: Remembered[list[Floats]] = field(default_factory=_last, init=False, compare=False, repr=False)
-    _samples: Remembered[Proposals] = field(default_factory=_remembered, init=False, compare=False, repr=False)
+    _proposals: Remembered[Proposals] = field(
+        default_factory=_remembered_proposals, init=False, compare=False, repr=False
+    )
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         return next_round(self._rounds(), sizes, device)
@@ -93,21 +100,27 @@ class Guided:
         return self._worth_polishing(size, one, us)[: int(self.polish_share * len(size.candidates))]
 
     def _rounds(self) -> tuple[Round, ...]:
-        return self._first, *[self._first_again] * MORE_FIRST, self._learned, self._polish
+        first, learned, polish = map(self._once, (self._first, self._learned, self._polish))
+        return first, *[self._first_again] * MORE_FIRST, learned, polish
+
+    def _once(self, of: Round) -> Round:
+        """The round, computed once for the same views: each proposal goes through all rounds before it again."""
+
+        def proposed(sizes: Sequence[SizeView], device: Device) -> Proposals:
+            return self._proposals.of((of.__name__, device, content(sizes)), lambda: of(sizes, device))
+
+        return proposed
 
     def _first(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
-        def sampled() -> Proposals:
-            work = CompileWork(device.target, self.first_price if len(sizes) > 1 else 0.0)
-            chosen = {}
-            for size in sizes:
-                count, known = self._count(size, self.first_share), workload_of(size.problem.kind).search_axes
-                kernels, price = work.prices(size)
-                names = diverse_sample(size.candidates, count, self.similarity_penalty, known, kernels, price)
-                work.ask(size, names)
-                chosen[size.problem] = names
-            return chosen
-
-        return self._samples.of(content(sizes), sampled)
+        work = CompileWork(device.target, self.first_price if len(sizes) > 1 else 0.0)
+        chosen = {}
+        for size in sizes:
+            count, known = self._count(size, self.first_share), workload_of(size.problem.kind).search_axes
+            kernels, price = work.prices(size)
+            names = diverse_sample(size.candidates, count, self.similarity_penalty, known, kernels, price)
+            work.ask(size, names)
+            chosen[size.problem] = names
+        return chosen
 
     @staticmethod
     def _first_again(sizes: Sequence[SizeView], device: Device) -> Proposals:
