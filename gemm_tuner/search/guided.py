@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -24,18 +24,6 @@ MORE_FIRST = 3
 # What is asked for again: the estimates of the learned round and of the polish, each of a server's views, too, and the
 # proposals of these rounds and of the first.
 ESTIMATES, PROPOSALS = 8, 12
-
-
-def _remembered() -> Remembered[Any]:
-    return Remembered(ESTIMATES)
-
-
-def _remembered_proposals() -> Remembered[Any]:
-    return Remembered(PROPOSALS)
-
-
-def _last() -> Remembered[Any]:
-    return Remembered(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +55,15 @@ class Guided:
     min_gain: float = 0.002
     first_price: float = 0.15
     learned_price: float = 0.1
-    _estimates: Remembered[list[Estimate]] = field(default_factory=_remembered, init=False, compare=False, repr=False)
+    _estimates: Remembered[list[Estimate]] = field(
+        default_factory=partial(Remembered, ESTIMATES), init=False, compare=False, repr=False
+    )
     # One only: of thousands of sizes they are large.
-    _features: Remembered[list[Floats]] = field(default_factory=_last, init=False, compare=False, repr=False)
+    _features: Remembered[list[Floats]] = field(
+        default_factory=partial(Remembered, 1), init=False, compare=False, repr=False
+    )
     _proposals: Remembered[Proposals] = field(
-        default_factory=_remembered_proposals, init=False, compare=False, repr=False
+        default_factory=partial(Remembered, PROPOSALS), init=False, compare=False, repr=False
     )
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
