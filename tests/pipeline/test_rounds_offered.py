@@ -162,12 +162,9 @@ class Waited(Background):
         super().wait()
 
 
-@pytest.mark.parametrize(("of_a_part", "compiled"), [(6, 6), (12, 12)], ids=["before the next part", "before learning"])
-def test_nothing_is_recorded_while_it_is_chosen_what_to_offer(
-    of_a_part: int, compiled: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_recorded_while_it_is_chosen_what_to_offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither what the next part of a round compiled, nor what was timed: the choice goes through both."""
-    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", of_a_part)
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", 6)
     choice, seen = Waited(), list[tuple[int, int]]()
 
     class Looks(Full):
@@ -182,7 +179,7 @@ def test_nothing_is_recorded_while_it_is_chosen_what_to_offer(
     rounds._choice = choice
     while wanted := rounds.propose():
         rounds.learn(rounds.time(wanted))
-    assert seen == [(compiled, 0)]
+    assert seen == [(6, 0), (12, 0)]
     assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
 
 
