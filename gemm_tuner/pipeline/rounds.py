@@ -82,6 +82,7 @@ class Rounds:
     number: int = 0
     _best_us: dict[Problem, float] = field(default_factory=dict)  # of this round's parts, too; 0 if unknown
     _timed: dict[Problem, set[str]] = field(default_factory=dict)  # by parts of this round, or tried to
+    _likely: Named | None = None  # what the search may propose after this round; None if it is not chosen yet
     _choice: Background = field(default_factory=partial(Background, "choice of what to compile ahead"))
 
     def propose(self) -> Named:
@@ -120,7 +121,7 @@ class Rounds:
         screened: list[Screened] = []
         before: Named = []
         self._best_us = {state.problem: state.best_screened_us() for state, _ in asked}
-        self._timed = {state.problem: set() for state, _ in asked}
+        self._timed, self._likely = {state.problem: set() for state, _ in asked}, None
         in_parts = self.compiling is not None and not self.limits.budget.bounded and self.fleet.stays
         groups = by_compile_work(asked, self.gpus.device.target) if in_parts else [asked]
         while groups:
@@ -176,9 +177,11 @@ class Rounds:
         return [(state, [name for name in names if state.is_compiled(name)]) for state, names in asked]
 
     def _compile_ahead(self, compiling: CompileStage, asked: Named, then: Named) -> None:
-        """Queues what else the round asks for (``then``), and what the search may propose next."""
-        likely = self._likely_after(asked)
-        compiling.prefetch([*interleaved(then), *interleaved(likely)])
+        """Queues what else the round asks for (``then``), and what the search may propose next, which all parts of the
+        round have in common."""
+        if self._likely is None:
+            self._likely = self._likely_after(asked)
+        compiling.prefetch([*interleaved(then), *interleaved(self._likely)])
 
     def screen(self, compiled: Named) -> Screened:
         """Times a few calls of each configuration (fewer of slow ones), and only one of several with equal code. The

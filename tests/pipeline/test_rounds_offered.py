@@ -162,9 +162,12 @@ class Waited(Background):
         super().wait()
 
 
-def test_nothing_is_recorded_while_it_is_chosen_what_to_offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("of_a_part", "compiled"), [(6, 6), (12, 12)], ids=["before the next part", "before learning"])
+def test_nothing_is_recorded_while_it_is_chosen_what_to_offer(
+    of_a_part: int, compiled: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither what the next part of a round compiled, nor what was timed: the choice goes through both."""
-    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", 6)
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", of_a_part)
     choice, seen = Waited(), list[tuple[int, int]]()
 
     class Looks(Full):
@@ -179,7 +182,7 @@ def test_nothing_is_recorded_while_it_is_chosen_what_to_offer(tmp_path: Path, mo
     rounds._choice = choice
     while wanted := rounds.propose():
         rounds.learn(rounds.time(wanted))
-    assert seen == [(6, 0), (12, 0)]
+    assert seen == [(compiled, 0)]
     assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
 
 
