@@ -77,7 +77,7 @@ def loop_over_tiles_needs_several(c, p, d):
 def full_waves(c, p, d):
     """A last wave that is half empty costs more than smaller tiles; over 16 waves, tiles of 128 x 160 and less do.
 
-    Slices are to fill the SMs: three quarters of them at least.
+    Slices are to fill the SMs: three quarters of them at least. Scales of blocks leave no registers for wider tiles.
     """
     programs = blocks_of_cute(c, p, d)[0] * c.SPLIT_K * p.batch
     waves = programs / d.num_sms
@@ -86,7 +86,7 @@ def full_waves(c, p, d):
     few = (waves <= 1) & ((waves >= least) | (c.SPLIT_K == c.largest["SPLIT_K"]) | (p.k < 1024 * c.SPLIT_K))
     efficiency = np.where(c.SPLIT_K > 1, efficiency - 0.05, efficiency)
     few &= (c.SPLIT_K == 1) | (waves >= 0.75)
-    small = (waves > 16) & (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 128 * 160)
+    small = (waves > 16) & (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 128 * 160) & (p.scaling != "block")
     return (few | (efficiency >= 0.7)) & ~small
 
 

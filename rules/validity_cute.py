@@ -6,8 +6,10 @@ Each rule says True for the configurations that it keeps. c: columns, p: GemmPro
 import numpy as np
 
 from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.gemm.descriptors import slice_step
 from gemm_tuner.gemm.families import gemm_cute
 from gemm_tuner.gemm.families.family import names_of
+from gemm_tuner.gemm.problem import SCALE_BLOCK
 from gemm_tuner.space.rule import VALIDITY, rule
 
 CUTE = names_of(lambda family: family.language == "cute")
@@ -36,9 +38,15 @@ def fp8_along_k(c, p, d):
 
 
 @rule(VALIDITY, families=CUTE)
-def no_scales_of_blocks(c, p, d):
-    """The class applies scales to whole sums: block scales are for the other families."""
-    return np.full(c.BLOCK_SIZE_M.shape, p.scaling != "block")
+def scales_of_blocks(c, p, d):
+    """Scales of blocks are applied to the products of one block of K, on Hopper by gemm_cute.
+
+    By warp groups that share a tile, one above the other.
+    """
+    able = not gemm_cute.in_tensor_memory(d) and p.scaling == "block"
+    above = (c.PINGPONG == 0) & (c.BLOCK_SIZE_M != 320) & ((c.BLOCK_SIZE_M != 192) | (c.BLOCK_SIZE_N <= 128))
+    whole = (c.BLOCK_SIZE_K == SCALE_BLOCK) & (c.BLOCK_SIZE_N % 16 == 0)
+    return (able & above & whole & (c.PACK_BLOCK == 0)) | np.full(c.BLOCK_SIZE_M.shape, p.scaling != "block")
 
 
 @rule(VALIDITY, families=CUTE)
@@ -113,7 +121,7 @@ def slices_of_k_of_class(c, p, d):
 
     No batch beside them.
     """
-    equal = (c.PACK_BLOCK == 0) & (p.k % (c.SPLIT_K * (16 // DTYPES[p.dtype_a].size_bytes)) == 0)
+    equal = (c.PACK_BLOCK == 0) & (p.k % (c.SPLIT_K * slice_step(p)) == 0)
     return (c.SPLIT_K == 1) | ((equal | (p.k >= c.SPLIT_K * c.BLOCK_SIZE_K)) & (p.batch == 1))
 
 
@@ -125,10 +133,14 @@ def stages_of_class(c, p, d):
 
 @rule(VALIDITY, families=CUTE)
 def sums_fit_registers(c, p, d):
-    """A thread holds up to 216 sums of two warp groups, 128 of three. Not on Blackwell."""
+    """A thread holds up to 216 sums of two warp groups, 128 of three. Not on Blackwell.
+
+    With scales of blocks also the products of a block, and the scales of columns where operands are swapped.
+    """
     if gemm_cute.in_tensor_memory(d):
         return c.BLOCK_SIZE_M > 0
-    return gemm_cute.accumulators(c) <= np.where(gemm_cute.warp_groups(c) == 3, 128, 216)
+    of_block = np.where(c.SWAP_AB == 1, c.BLOCK_SIZE_N, c.BLOCK_SIZE_N // 2) * (p.scaling == "block")
+    return gemm_cute.accumulators(c) + of_block <= np.where(gemm_cute.warp_groups(c) == 3, 128, 216)
 
 
 @rule(VALIDITY)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gemm_tuner.core.dtypes import DTYPES
-from gemm_tuner.gemm.descriptors import CHUNK_BYTES, has_equal_slices, whole_rows
+from gemm_tuner.gemm.descriptors import CHUNK_BYTES, has_equal_slices, slice_step, whole_rows
 from gemm_tuner.gemm.families.family import family_of
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 
@@ -47,7 +47,8 @@ def odd_companion(problem: GemmProblem, config: dict[str, Any], descriptors: boo
         chunk = CHUNK_BYTES // DTYPES[problem.dtype_a].size_bytes
         is_equal = has_equal_slices(problem, config["SPLIT_K"])
         k = 2 * config["BLOCK_SIZE_K"] * config["SPLIT_K"]
-        k += WHOLE_ROWS * config["SPLIT_K"] if is_equal else chunk
+        whole = WHOLE_ROWS if config["SPLIT_K"] == 1 else max(WHOLE_ROWS, slice_step(problem))
+        k += whole * config["SPLIT_K"] if is_equal else chunk
     if family.by_small_side:
         m, n = (problem.m, n) if problem.m <= problem.n else (n, problem.n)
     return replace(problem, m=m, n=n, k=k, batch=min(problem.batch, COMPANION_BATCH))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Target
 from gemm_tuner.gemm.families.family import family_of
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 
 CHUNK_BYTES = 16  # rows must start at multiples of it (CUDA Driver API, cuTensorMapEncodeTiled: globalStrides)
 
@@ -32,5 +32,11 @@ def rows_fit_descriptors(problem: GemmProblem) -> bool:
 
 
 def has_equal_slices(problem: GemmProblem, split_k: int) -> bool:
-    """Whether split_k slices of K are equal, and each starts at a multiple of CHUNK_BYTES."""
-    return split_k == 1 or problem.k * DTYPES[problem.dtype_a].size_bytes % (split_k * CHUNK_BYTES) == 0
+    """Whether split_k slices of K are equal, and each starts where a view may start."""
+    return split_k == 1 or problem.k % (split_k * slice_step(problem)) == 0
+
+
+def slice_step(problem: GemmProblem) -> int:
+    """Elements along K of which a slice that is a view has a multiple: CHUNK_BYTES, or a block that has a scale."""
+    chunk = CHUNK_BYTES // DTYPES[problem.dtype_a].size_bytes
+    return SCALE_BLOCK if problem.scaling == "block" else chunk

@@ -33,6 +33,8 @@ TILES: dict[tuple[int, int, int], tuple[tuple[int, int, int], dict[str, int]]] =
     (128, 256, 1536): ((64, 128, 64), {"split_k": 3}),
     (40, 512, 2064): ((64, 32, 128), {"SWAP_AB": 1, "split_k": 4}),
     (1040, 1056, 144): ((128, 128, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1}),
+    (264, 528, 400): ((128, 112, 128), {"PROGRAMS_PER_SM": 1}),
+    (24, 784, 640): ((128, 32, 128), {"SWAP_AB": 1, "split_k": 2}),
 }
 BF16 = {"dtype_a": "bf16", "dtype_b": "bf16", "dtype_c": "bf16"}
 E4M3 = {"dtype_a": "fp8_e4m3", "dtype_b": "fp8_e4m3", "dtype_c": "bf16", "layout_b": COL}
@@ -53,6 +55,7 @@ KINDS: dict[str, tuple[dict[str, Any], ...]] = {
         {**E4M3, "scaling": "row_col", "bias": True},
         {**E4M3, "dtype_b": "fp8_e5m2", "scaling": "row_col", "activation": "relu"},
     ),
+    "scales of blocks": ({**E4M3, "scaling": "block"}, {**E4M3, "scaling": "block", **EVERYTHING}),
 }  # fmt: skip
 
 

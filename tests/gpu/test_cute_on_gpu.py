@@ -84,12 +84,14 @@ def test_a_launch_that_finds_the_gpu_lost_ends_the_process(tmp_path: Path) -> No
 
 
 # dtype_a, dtype_b, dtype_c, layout_b
+BLOCKS = "e4m3, scales of blocks"
 TYPES = {
     "bf16": ("bf16", "bf16", "bf16", Layout.ROW),
     "bf16 to fp32": ("bf16", "bf16", "fp32", Layout.COL),
     "fp16": ("fp16", "fp16", "fp16", Layout.COL),
     "e4m3": ("fp8_e4m3", "fp8_e4m3", "bf16", Layout.COL),
     "e5m2 by e4m3": ("fp8_e5m2", "fp8_e4m3", "fp16", Layout.COL),
+    BLOCKS: ("fp8_e4m3", "fp8_e4m3", "bf16", Layout.COL),
 }
 # Tile, and what else the configuration has: persistent, in turns, clusters, swapped, equal and unequal slices of K.
 CONFIGS = (
@@ -97,6 +99,20 @@ CONFIGS = (
     ((64, 96, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1, "SWAP_AB": 1}),
     ((128, 64, 64), {"split_k": 3}),
     ((128, 64, 64), {"split_k": 4, "SWAP_AB": 1, "CLUSTER_N": 2}),
+)
+# In turns and in parts; tiles that reach into one, two and three blocks of columns.
+OF_BLOCKS: Any = (
+    ((128, 128, 128), {"PROGRAMS_PER_SM": 1, "CLUSTER_M": 2}),
+    ((64, 96, 128), {}),
+    ((256, 128, 128), {"PROGRAMS_PER_SM": 1}),
+    ((192, 96, 128), {"CLUSTER_N": 2}),
+    ((128, 192, 128), {}),
+    ((128, 208, 128), {}),
+    ((128, 64, 128), {"split_k": 2}),
+    ((128, 64, 128), {"split_k": 3}),
+    ((64, 32, 128), {"SWAP_AB": 1, "split_k": 4}),
+    ((128, 128, 128), {"SWAP_AB": 1, "split_k": 3}),
+    ((256, 64, 128), {"SWAP_AB": 1}),
 )
 
 
@@ -110,8 +126,10 @@ def test_every_term_that_is_left_out_shows(gpu: Gpu, monkeypatch: pytest.MonkeyP
     for name, value in language_of("cute").environment(gpu.cache).items():
         monkeypatch.setenv(name, value)
     dtype_a, dtype_b, dtype_c, layout_b = TYPES[kind]
-    problems = [GemmProblem(96, 160, k, dtype_a, dtype_b, dtype_c, layout_b=layout_b) for k in (1008, 32768)]
-    configs = [gpu.config(*tile, family="gemm_cute", warps=0, stages=0, **more) for tile, more in CONFIGS]
+    scaling, tiles = ("block", OF_BLOCKS) if kind == BLOCKS else ("none", CONFIGS)
+    whole = GemmProblem(96, 160, 1008, dtype_a, dtype_b, dtype_c, layout_b=layout_b, scaling=scaling)
+    problems = [whole, replace(whole, k=32768)]
+    configs = [gpu.config(*tile, family="gemm_cute", warps=0, stages=0, **more) for tile, more in tiles]
     pairs = [(problem, config) for problem in problems for config in configs if gpu.takes(problem, config)]
     assert len(pairs) >= len(problems) * 2
     (script,) = gpu.scripts(pairs, language="cute").values()
@@ -188,6 +206,15 @@ def test_columns_in_eights_are_right(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) 
     scaled = replace(fp8, scaling="row_col", bias=True, activation="gelu")
     fp32 = replace(fp8, dtype_c="fp32", m=333)
     assert faults(gpu, monkeypatch, "gemm_cute", [fp8, scaled, fp32], IN_EIGHTS) == []
+
+
+def test_scales_of_blocks_are_applied(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At sides that no tile divides, one row, K shorter than a block, and with everything after the sums."""
+    blocks = GemmProblem(333, 720, 1040, "fp8_e4m3", "fp8_e5m2", "fp32", layout_b=Layout.COL, scaling="block")
+    everything: dict[str, Any] = {"alpha": 0.5, "beta": 1.5, "bias": True, "activation": "silu"}
+    few = replace(blocks, m=1, n=2112, dtype_c="bf16")
+    problems = [blocks, replace(blocks, dtype_c="fp16", **everything), few, replace(few, m=70, k=64)]
+    assert faults(gpu, monkeypatch, "gemm_cute", problems, OF_BLOCKS) == []
 
 
 PACKED = (

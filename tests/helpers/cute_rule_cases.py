@@ -15,6 +15,8 @@ FP8_NT = {**FP8, **NT}
 MIXED = {**FP8_NT, "dtype_b": "fp8_e5m2"}
 BLACKWELL = On(LARGE, "sm_100")
 FEW = On((200, 3072, 12288), keys=FP8_NT)
+BLOCKS = On(LARGE, keys={**BLOCK_SCALES, **NT})
+OF_BLOCKS = {**CUTE, "BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 128}
 EIGHTS = {**SWAPPED, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 104, "BLOCK_SIZE_K": 128}
 PAIRS = {**LOOP, "BLOCK_SIZE_M": 256, "CLUSTER_M": 2}  # two SMs a tile
 
@@ -67,6 +69,19 @@ VALIDITY_CASES = (
          {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 224}),
     Case("sums_fit_registers", On(LARGE, keys=FP8_NT), {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 208},
          {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 224}),
+    Case("scales_of_blocks", BLOCKS, OF_BLOCKS, {**OF_BLOCKS, "BLOCK_SIZE_K": 64}),
+    Case("scales_of_blocks", BLOCKS, {**OF_BLOCKS, "PROGRAMS_PER_SM": 1},
+         {**OF_BLOCKS, "PROGRAMS_PER_SM": 1, "PINGPONG": 1}),
+    Case("scales_of_blocks", BLOCKS, {**OF_BLOCKS, "BLOCK_SIZE_M": 192},
+         {**OF_BLOCKS, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 160}),
+    # 128 sums and 64 products for each of 256 threads; with 144 columns 144 and 72. Swapped: 64, 64 and 64 scales.
+    Case("sums_fit_registers", BLOCKS, {**OF_BLOCKS, "BLOCK_SIZE_M": 256},
+         {**OF_BLOCKS, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 160}),
+    Case("sums_fit_registers", On((128, 4096, 4096), keys={**BLOCK_SCALES, **NT}), {**OF_BLOCKS, "SWAP_AB": 1},
+         {**OF_BLOCKS, "SWAP_AB": 1, "BLOCK_SIZE_N": 160}),
+    # 1280 is two slices of five blocks with a scale each, and no three equal ones, of which each has a block.
+    Case("slices_of_k_of_class", On((200, 3072, 1280), keys={**BLOCK_SCALES, **NT}), {**OF_BLOCKS, "SPLIT_K": 2},
+         {**OF_BLOCKS, "SPLIT_K": 16}),
     Case("tile_of_class", BLACKWELL, PAIRS, {**PAIRS, "CLUSTER_M": 1}),
     Case("tile_of_class", BLACKWELL, {**PAIRS, "BLOCK_SIZE_N": 224}, {**PAIRS, "BLOCK_SIZE_N": 240}),
     Case("tile_of_class", BLACKWELL, LOOP, {**LOOP, "BLOCK_SIZE_M": 192, "CLUSTER_M": 2}),
@@ -91,8 +106,9 @@ VALIDITY_PLACES = (
     PlaceCase("types_of_class", CUTE, On(LARGE, keys={"dtype_c": "fp32"}), On(LARGE, keys=INT8)),
     PlaceCase("fp8_along_k", CUTE, On(LARGE, keys=FP8_NT), On(LARGE, keys=FP8)),
     PlaceCase("fp8_along_k", CUTE, On(LARGE, keys=TN), On(LARGE, keys={**FP8_NT, **TN})),
-    PlaceCase("no_scales_of_blocks", CUTE, On(LARGE, keys={**FP8_NT, "scaling": "row_col"}),
-              On(LARGE, keys={**BLOCK_SCALES, **NT})),
+    PlaceCase("scales_of_blocks", CUTE, On(LARGE, keys={**FP8_NT, "scaling": "row_col"}), BLOCKS),
+    PlaceCase("scales_of_blocks", {**LOOP, "BLOCK_SIZE_K": 128}, BLOCKS,
+              On(LARGE, "sm_100", {**BLOCK_SCALES, **NT})),
     PlaceCase("rows_fit_descriptors", CUTE, On((4095, 4096, 4096)), On((4096, 4095, 4096))),
     PlaceCase("one_matrix_a_call", PACKED, On((4095, 4097, 1023)), On((4095, 4097, 1023), keys={"batch": 2})),
     PlaceCase("fp8_along_k", PACKED, On((512, 512, 511), keys=FP8_NT), On((512, 512, 511), keys=FP8)),

@@ -105,6 +105,20 @@ def test_slices_of_k_are_a_batch_of_views_that_a_second_kernel_adds_up(tmp_path:
         assert second[0] == "add_slices_SK3"
 
 
+@pytest.mark.parametrize("swap", [0, 1])
+def test_slices_of_k_start_where_a_block_with_a_scale_does(swap: int, tmp_path: Path) -> None:
+    """Equal slices of whole blocks are views; the kernel looks up where others start. Scales are passed whole."""
+    for k, batch, more in ((512, 2, {}), (384, 1, {}), (384, 1, EVERYTHING)):
+        size = replace(problem(40, 144, k), **FP8, scaling="block", **more)
+        one = cute(SPLIT_K=2, SWAP_AB=swap, BLOCK_SIZE_K=128)
+        first, _ = launches(size, one, tmp_path)
+        a, b, sums, scale_a, scale_b, *_ = first[3]
+        assert (a.shape[0], b.shape[0], sums.shape[0]) == (batch, batch, 2)
+        assert (scale_a.shape, scale_b.shape) == ((40, k // 128), (2, k // 128))
+        _, other = WORKLOAD.check_problems(size, one.to_dict(), descriptors=True, interpreted=False)
+        assert WORKLOAD.specialization(other, one, TARGET) == WORKLOAD.specialization(size, one, TARGET)
+
+
 def test_clusters_of_four_leave_sms_idle(tmp_path: Path) -> None:
     for along, clusters in (((1, 1), 132), ((2, 1), 66), ((2, 2), 30), ((1, 4), 30), ((4, 2), 13)):
         one = cute(CLUSTER_M=along[0], CLUSTER_N=along[1], PROGRAMS_PER_SM=1)
@@ -278,9 +292,7 @@ def test_relu_keeps_nan(tmp_path: Path) -> None:
     """As the other families' does: FMNMX without .NAN gives the other operand."""
     ((one,), cache) = compiled([(replace(problem(256, 128, 512), activation="relu"), cute())], tmp_path)
     assert one.status is Status.OK, one.message
-    cubin = tmp_path / "kernel.cubin"
-    cubin.write_bytes(elf.inner((cache / one.entries[0] / library.LIBRARY).read_bytes(), elf.MACHINE_CUDA))
-    listing = subprocess.run([cuobjdump_path(), "-sass", str(cubin)], capture_output=True, text=True, check=True).stdout
+    listing = machine_code(cache, one, tmp_path)
     assert re.search(r"F2FP\.RELU|FMNMX\.NAN", listing) and not re.search(r"FMNMX(?!\.NAN)", listing)
 
 
@@ -303,6 +315,30 @@ def test_odd_multiples_of_eight_columns_of_fp8_and_clusters_of_eight_are_compile
     results, _ = compiled(wanted, tmp_path)
     assert [one.status for one in results] == [Status.OK] * len(results), [one.message for one in results]
     assert all(one.spills == 0 and 0 < one.shared_bytes <= 232448 for one in results), results
+
+
+@NEEDS_DSL
+@pytest.mark.parametrize("keys", [{}, {**EVERYTHING, "dtype_c": "fp16"}], ids=["plain", "epilogue"])
+def test_products_with_scales_are_summed_without_a_wait_for_each(keys: dict[str, Any], tmp_path: Path) -> None:
+    """ptxas waits after each instruction of the tensor cores when it sees their sums moved before they are complete."""
+    size = replace(problem(200, 416, 1152), **{**FP8, "scaling": "block", **keys})
+    tile = cute(BLOCK_SIZE_M=128, BLOCK_SIZE_N=128, BLOCK_SIZE_K=128)
+    rows, wide, three = {"BLOCK_SIZE_M": 256, "CLUSTER_N": 2}, {"BLOCK_SIZE_N": 144}, {"BLOCK_SIZE_M": 192}
+    few = {"SWAP_AB": 1, "BLOCK_SIZE_N": 32, "PROGRAMS_PER_SM": 1}
+    others = (rows, wide, three, few, {"SPLIT_K": 3}, {"SPLIT_K": 2}, {**few, "SPLIT_K": 2})
+    results, cache = compiled([(size, one) for one in (tile, *(replace(tile, **other) for other in others))], tmp_path)
+    assert [one.status for one in results] == [Status.OK] * len(results), [one.message for one in results]
+    assert all(one.spills == 0 and 0 < one.shared_bytes <= 232448 for one in results), results
+    for one in results:
+        listing = machine_code(cache, one, tmp_path)
+        assert listing.count("WARPGROUP.DEPBAR") < listing.count("QGMMA")
+
+
+def machine_code(cache: Path, one: CompileResult, folder: Path) -> str:
+    """Of the first kernel of a configuration in CuTe DSL, as cuobjdump lists it."""
+    cubin = folder / "kernel.cubin"
+    cubin.write_bytes(elf.inner((cache / one.entries[0] / library.LIBRARY).read_bytes(), elf.MACHINE_CUDA))
+    return subprocess.run([cuobjdump_path(), "-sass", str(cubin)], capture_output=True, text=True, check=True).stdout
 
 
 @NEEDS_DSL
