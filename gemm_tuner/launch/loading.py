@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from types import ModuleType
 
-from gemm_tuner.core.records import Status
+from gemm_tuner.core.records import Problem, Status
 from gemm_tuner.core.workload import launch_all, workload_of
 from gemm_tuner.launch.candidates import WorkOperands
 from gemm_tuner.launch.failures import report_failure, status_of
@@ -21,6 +22,15 @@ def loads_when_called(script: ModuleType) -> bool:
     return bool(getattr(script, "LOADS_WHEN_CALLED", False))
 
 
+@dataclass
+class LoadedAhead:
+    """What a launcher has done before its plan came: the sizes of which it has loaded the vendor library's kernels, and
+    whether recording has begun."""
+
+    vendors: set[Problem] = field(default_factory=set)
+    records: bool = False
+
+
 class Loading:
     """What a launcher loads before its profiler records, and the begin of that.
 
@@ -28,14 +38,20 @@ class Loading:
     before their turns, and have the memory to themselves in it. Recording begins when nothing is left, or at the last
     call. What still fails then is reported by the stage, which meets it again.
 
-    spent: gets the time of VENDOR_CALLS, LOADING and RECORDING.
+    spent: gets the time of VENDOR_CALLS, LOADING and RECORDING. ahead: what is done already, which grows.
     """
 
     def __init__(
-        self, plan: Plan, journal: Journal, scripts: list[ModuleType], processor: Processor, spent: Stopwatch
+        self,
+        plan: Plan,
+        journal: Journal,
+        scripts: list[ModuleType],
+        processor: Processor,
+        spent: Stopwatch,
+        ahead: LoadedAhead | None = None,
     ) -> None:
         self._plan, self._journal, self._scripts = plan, journal, scripts
-        self.processor, self._spent = processor, spent
+        self.processor, self._spent, self._ahead = processor, spent, ahead or LoadedAhead()
         self._vendor = list(range(len(plan.work)))
         self._kernels = self._vendor if plan.capture_range else []
         self._done = False
@@ -51,9 +67,10 @@ class Loading:
         with self._spent.of(LOADING):
             self._kernels = [index for index in self._kernels if not self._loads(index)]
         ends = last or not (self._vendor or self._kernels)
-        if ends and self._plan.capture_range:
+        if ends and self._plan.capture_range and not self._ahead.records:
             with self._spent.of(RECORDING):
                 self.processor.start_recording()
+            self._ahead.records = True
         self._done = ends  # not before: the profiler may find no memory for its buffers, and begins in the turn then
 
     @property
@@ -65,6 +82,8 @@ class Loading:
         """Calls the vendor library once for a size, so that it selects and loads its kernels; whether that worked."""
         work, device = self._plan.work[index], self._plan.device
         workload = workload_of(work.problem.kind)
+        if work.problem in self._ahead.vendors:
+            return True
         if work.vendor and workload.has_baseline_call:
             try:
                 workload.require_memory(work.problem, 0, device)
@@ -74,6 +93,7 @@ class Loading:
                     call()
             except (MemoryError, RuntimeError, ValueError):
                 return False
+            self._ahead.vendors.add(work.problem)
         return True
 
     def _loads(self, index: int) -> bool:

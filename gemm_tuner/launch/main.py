@@ -32,7 +32,7 @@ from gemm_tuner.launch.journal import (
     Process,
     Spent,
 )
-from gemm_tuner.launch.loading import Loading
+from gemm_tuner.launch.loading import LoadedAhead, Loading, loads_when_called
 from gemm_tuner.launch.opening import opened, take
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Plan
 from gemm_tuner.launch.processor import processor_of
@@ -53,10 +53,15 @@ The files lie beside the script that is started. Run it under a profiler to time
 keeps them with --keep."""
 
 
-def main(argv: list[str] | None = None, scripts_dir: str = "", load: Callable[[str], ModuleType] = load_script) -> int:
+def main(
+    argv: list[str] | None = None,
+    scripts_dir: str = "",
+    load: Callable[[str], ModuleType] = load_script,
+    ahead: LoadedAhead | None = None,
+) -> int:
     """Executes the plan of the command line; returns the exit status.
 
-    scripts_dir: folder of the plan's scripts. load: imports one of them.
+    scripts_dir: folder of the plan's scripts. load: imports one of them. ahead: what this process has loaded before.
     """
     parser = argparse.ArgumentParser(
         description="Run the kernels of a plan.", epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -76,9 +81,12 @@ def main(argv: list[str] | None = None, scripts_dir: str = "", load: Callable[[s
     except UserError as error:
         print(error.one_line(), file=sys.stderr)
         return error.exit_status
+    if ahead is not None and ahead.records and any(map(loads_when_called, scripts)):
+        return 0  # without a journal: another process takes its place, which loads before it records
     path = arguments.journal or arguments.plan.parent / "journal.jsonl"
     try:
-        return run_journalled(plan, scripts, path, arguments.plan.parent / STOP_FILE, arguments.turn)
+        stop = arguments.plan.parent / STOP_FILE
+        return run_journalled(plan, scripts, path, stop, arguments.turn, ahead=ahead)
     except OSError as error:
         print(f"{path}: {error.strerror or error}", file=sys.stderr)
         return EXIT_CANNOT_WRITE
@@ -91,11 +99,13 @@ def run_journalled(
     stop: Path,
     turn: Path | None = None,
     recording: AbstractContextManager[None] | None = None,
+    ahead: LoadedAhead | None = None,
 ) -> int:
     """Executes a plan and returns the exit status. Raises OSError if the journal at ``path`` cannot be written.
 
     turn:      file that is locked while the GPU is used, so that several launchers can share it; None for no lock.
     recording: a context that records kernel times in this process (proton), if it is timed from inside.
+    ahead:     what this process has loaded before.
     """
     with path.open("w", encoding="utf-8") as stream:
         journal = Journal(stream)
@@ -114,7 +124,7 @@ def run_journalled(
             else:
                 clocked = HostClock(path.parent / CLOCK_FILE) if plan.clock else contextlib.nullcontext()
                 with recording or contextlib.nullcontext(), clocked as clock:
-                    run(plan, journal, scripts, stop, language, clock, mine)
+                    run(plan, journal, scripts, stop, language, clock, mine, ahead)
         except StickyError as error:
             print(f"GPU context lost: {error}", file=sys.stderr)
             return EXIT_STICKY
@@ -168,11 +178,12 @@ def run(
     language: Language,
     clock: HostClock | None,
     turn: Turn | None = None,
+    ahead: LoadedAhead | None = None,
 ) -> None:
     """Executes a plan of screening or finals. It ends early, between two configurations, if the file ``stop`` exists.
 
     turn: taken when the GPU is open, and released after the last kernel, because the profiler's report does not use the
-          GPU.
+          GPU. ahead: what this process has loaded before.
     """
     spent, processor = Stopwatch(), processor_of(plan.device)
 
@@ -181,7 +192,7 @@ def run(
         processor.wait()
         return bench
 
-    loading = Loading(plan, journal, scripts, processor, spent)
+    loading = Loading(plan, journal, scripts, processor, spent, ahead)
     reads = partial(read_ahead, plan, scripts, lambda: stop.exists() or plan.is_over())
     bench = opened(make, loading, journal, turn, plan.place, reads)
     journal.write(DeviceUsed(processor.name, processor.torch_version))

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import io
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
+from gemm_tuner.core.language import Language
 from gemm_tuner.core.records import Status
-from gemm_tuner.launch import verify
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.failures import status_of
 from gemm_tuner.launch.journal import ADMITTED, OPENED, TURN, Journal
-from gemm_tuner.launch.loading import Loading
-from gemm_tuner.launch.plan import AHEAD, ANYWHERE, BEHIND, Plan
+from gemm_tuner.launch.loading import LoadedAhead, Loading, loads_when_called
+from gemm_tuner.launch.plan import AHEAD, ANYWHERE, BEHIND, STOP_FILE, Plan
 from gemm_tuner.launch.processor import processor_of
+from gemm_tuner.launch.stopwatch import Stopwatch
 from gemm_tuner.launch.turn import Turn
 
-# To open a GPU ahead of a check takes about a second.
+# To open a GPU ahead takes about a second.
 LIMIT_S = 120.0
 
 
@@ -67,20 +71,32 @@ def opened(
     return made
 
 
-def open_ahead(plan: Plan, path: Path, lock: Path | None) -> None:
-    """Opens the GPU for checks of those problems of a plan that have no entries, while no launcher is timing.
+def open_ahead(plan: Plan, path: Path, lock: Path | None, make: Callable[[], None]) -> None:
+    """Opens the GPU by ``make``, for a plan like this one, while no launcher is timing.
 
-    path: of the plan. lock: as of ``--turn``. The GPU stays open unless its memory does not suffice, which the check
+    path: of the plan. lock: as of ``--turn``. The GPU stays open unless its memory does not suffice, which the plan
     itself then says. This process ends if that takes longer than LIMIT_S: nobody else would notice, and all others
     would wait.
     """
     with Turn(lock, path.parent).opening() if lock else contextlib.nullcontext(), ends_process_after(LIMIT_S):
         try:
-            verify.prepare(plan)
+            make()
         except Exception as error:
             if status_of(error) is not Status.OUT_OF_RESOURCES:
                 raise
         processor_of(plan.device).free_memory()
+
+
+def load_ahead(plan: Plan, scripts: list[ModuleType], language: Language, ahead: LoadedAhead) -> None:
+    """Opens the processor for a plan of finals like this one, whose works have no entries yet: makes once what a
+    measurement needs, loads the vendor library's kernels, and begins the recording; not where a script loads kernels
+    when they are called, which must not be recorded.
+    """
+    journal, processor = Journal(io.StringIO()), processor_of(plan.device)
+    processor.wait()
+    records = plan.capture_range and not any(map(loads_when_called, scripts))
+    Bench(plan, journal, Path(STOP_FILE), language, processor)
+    Loading(replace(plan, capture_range=records), journal, scripts, processor, Stopwatch(), ahead).load(last=False)
 
 
 @contextlib.contextmanager

@@ -27,6 +27,8 @@ AA_TEST = "A/A"
 REFERENCE = "reference"
 # A launcher that waits for the path of a plan opens the GPU at a line of this word and the path of another one.
 OPEN = "open"
+# Files in its folder: it has imported what takes seconds, and it has opened the GPU.
+IMPORTED_FILE, OPENED_FILE = "imported", "opened"
 # A file of this name in the plan's folder makes the launcher end after the current configuration.
 STOP_FILE = "stop"
 # Exit status of a launcher that cannot write its journal; EX_IOERR of sysexits.h.

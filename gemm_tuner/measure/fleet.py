@@ -18,6 +18,7 @@ from gemm_tuner.launch.journal import End, Judged
 from gemm_tuner.launch.plan import Plan, Work
 from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.measure.launcher_events import Died, Heard, OnEvent, ignore
+from gemm_tuner.measure.openings import Openings
 from gemm_tuner.measure.parse_run import Key, remaining
 from gemm_tuner.measure.retry import OnFound, StageRun
 
@@ -60,6 +61,11 @@ class Fleet:
         """Lets ``count`` launchers on each GPU wait for the plan of a finals process, as far as launchers can."""
         for gpu in self.alive():
             self.launchers[gpu].prepare_finals(count)
+
+    def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
+        """Lets launchers that wait for plans of finals or checks open their GPUs, up to ``at_once`` of each GPU at the
+        same time. Returns how many of all GPUs are doing so, and how many are left."""
+        return sum((self.launchers[gpu].open_ahead(plans, at_once) for gpu in self.alive()), Openings())
 
     def prepare_check(self) -> None:
         """Lets a launcher on each GPU wait for the plan of a check, as far as launchers can."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
+from gemm_tuner.measure.openings import Openings
 from gemm_tuner.measure.retry import OnFound, StageRun
 
 
@@ -62,6 +64,11 @@ class Launcher(Timer, Checker, Protocol):
     def prepare_finals(self, count: int) -> None:
         """Starts or ends processes for plans of finals, without touching the GPU, so that ``count`` wait for one."""
         return None
+
+    def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
+        """Lets launchers that wait for plans of finals or checks open the GPU, for plans like these, up to ``at_once``
+        at the same time; 0 lets no other begin."""
+        return Openings()
 
     def prepare_check(self) -> None:
         """Starts a process for the next plan of a check, without touching the GPU."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.language import Language
-from gemm_tuner.launch.plan import Plan
+from gemm_tuner.launch.plan import VERIFY, Plan
 from gemm_tuner.measure import retry, supervise
 from gemm_tuner.measure.device import visible_gpu
 from gemm_tuner.measure.launcher import HostChecker, Launcher
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
+from gemm_tuner.measure.openings import Openings
 from gemm_tuner.measure.profiler_faults import profiler_failed
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.starts_ahead import StartsAhead
@@ -70,6 +71,16 @@ class LiveLauncher(Control, Launcher):
     def prepare_finals(self, count: int) -> None:
         if self.ahead is not None:
             self.ahead.prepare(count)
+
+    def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
+        found = Openings()
+        for plan in plans:
+            ahead = self.checks_ahead if plan.stage == VERIFY else self.ahead
+            if ahead is not None:
+                records = self.profiler.uses_capture_range and plan.stage != VERIFY
+                placed = replace(self.placed(plan), capture_range=records)
+                found += ahead.open_some(placed, at_once - found.now)
+        return found
 
     def prepare_check(self) -> None:
         if self.checks_ahead is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,6 +15,7 @@ from gemm_tuner.launch.plan import SCREEN, Plan
 from gemm_tuner.measure.launcher import Launcher, Timer
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.launcher_process import LiveLauncher
+from gemm_tuner.measure.openings import Openings
 from gemm_tuner.measure.retry import OnFound, StageRun, time_plan
 from gemm_tuner.measure.supervise import follow
 from gemm_tuner.measure.torch_ahead import TorchAhead
@@ -131,6 +132,9 @@ class StagedLauncher(Launcher):
     def prepare_finals(self, count: int) -> None:
         self._ahead = count
         self.finals.prepare_finals(count)
+
+    def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
+        return self.finals.open_ahead(plans, at_once)
 
     def prepare_check(self) -> None:
         self.finals.prepare_check()

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from gemm_tuner.launch.plan import OPEN, Plan
+from gemm_tuner.launch.plan import IMPORTED_FILE, OPEN, OPENED_FILE, Plan
 from gemm_tuner.launch.turn import WAITING_FILE
+from gemm_tuner.measure.openings import Openings
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import Ended, Watched
 
@@ -38,10 +39,24 @@ class Waiting:
     folder: Path
     process: Watched
     _pipe: int
+    _told: list[Plan] = field(default_factory=list)
 
     @property
     def alive(self) -> bool:
         return self.process.alive
+
+    @property
+    def has_imported(self) -> bool:
+        """Whether what it is told now, it does at once."""
+        return (self.folder / IMPORTED_FILE).exists()
+
+    @property
+    def was_told_to_open(self) -> bool:
+        return bool(self._told)
+
+    @property
+    def is_opening(self) -> bool:
+        return self.was_told_to_open and not (self.folder / OPENED_FILE).exists() and self.alive
 
     def run(self, plan: Path, heartbeat: Callable[[], object], limit_s: Callable[[], float]) -> Ended:
         """Lets it execute a plan, and moves what was written into the plan's folder. An exception (Ctrl-C) kills the
@@ -62,11 +77,13 @@ class Waiting:
         return replace(ended, log_path=plan.parent / LOG)
 
     def open(self, plan: Plan) -> None:
-        """Lets it open the GPU, once, for a plan like this one, which it does not execute."""
-        path = self.folder / OPENING
-        if not path.exists():
+        """Lets it open the GPU, once, for a plan like this one, which it does not execute; told of another plan, it
+        reads what that needs besides."""
+        if plan not in self._told:
+            path = self.folder / (f"{len(self._told)}-{OPENING}" if self._told else OPENING)
             plan.write(path)
             os.write(self._pipe, f"{OPEN} {path}\n".encode())
+            self._told.append(plan)
 
     def close(self, into: Path | None = None) -> None:
         """Kills it if it is still alive. into: the folder that its files are moved to, or None to delete them."""
@@ -74,7 +91,9 @@ class Waiting:
         os.close(self._pipe)
         (self.folder / PIPE).unlink()
         if into is not None:
-            (self.folder / WAITING_FILE).unlink(missing_ok=True)  # it would say that whoever has the plan next waits
+            # The last of these would say that whoever has the plan next waits.
+            for name in (IMPORTED_FILE, OPENED_FILE, WAITING_FILE):
+                (self.folder / name).unlink(missing_ok=True)
             for path in list(self.folder.iterdir()):
                 shutil.move(path, into / path.name)
         shutil.rmtree(self.folder)
@@ -115,6 +134,19 @@ class StartsAhead:
             for one in self._waiting:
                 if one.alive:
                     one.open(plan)
+
+    def open_some(self, plan: Plan, at_once: int) -> Openings:
+        """Lets those that wait, and have imported what takes seconds, open the GPU, for a plan like this one, up to
+        ``at_once`` at the same time."""
+        with self._lock:
+            alive = [one for one in self._waiting if one.alive]
+            left = [one for one in alive if not one.was_told_to_open]
+            now = sum(one.is_opening for one in alive)
+            for one in [one for one in left if one.has_imported][: max(0, at_once - now)]:
+                one.open(plan)
+                left.remove(one)
+                now += 1
+            return Openings(now, len(left))
 
     def take(self) -> Waiting | None:
         """The one that has waited longest, if any still does."""

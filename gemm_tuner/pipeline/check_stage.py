@@ -53,6 +53,10 @@ class CheckStage:
     seed: int = 0
     _ahead: ChecksAhead | None = None
 
+    def may_open_ahead(self, fleet: Fleet) -> bool:
+        """Whether launchers may wait for plans with a GPU that is open, and check beside others."""
+        return self.gpus.environment.source == "measured" and fleet.overlaps and not self.limits.budget.bounded
+
     @contextmanager
     def beside_finals(
         self, fleet: Fleet, finalists: Named, leading: Callable[[int], Named]
@@ -65,7 +69,7 @@ class CheckStage:
 
         Raises what the check raised, also where that has ended the launchers of the block (Fleet.cancel).
         """
-        wanted = self.gpus.environment.source == "measured" and fleet.overlaps and not self.limits.budget.bounded
+        wanted = self.may_open_ahead(fleet)
         self._ahead = ChecksAhead(fleet, partial(self._plan_ahead, finalists, leading)) if wanted else None
         if wanted:
             fleet.open_check(self._to_open(finalists))
@@ -80,13 +84,18 @@ class CheckStage:
             with self.log.waiting("check"):
                 self._ahead.end()
 
+    def opening(self, states: Sequence[SizeState]) -> Plan:
+        """A plan like that of a check of these sizes, which has no configurations yet."""
+        return self._to_open([(state, []) for state in states])
+
     def _to_open(self, finalists: Named) -> Plan:
         """A plan of the problem of each script whose reference takes least, without configurations, and then of all
         finalists, whose kernels may be read while finals run."""
         states = sorted((state for state, _ in finalists), key=lambda state: state.problem.flops, reverse=True)
         of = {(state.problem.kind, state.problem.signature): state for state in states}
         opened: Named = [(state, []) for state in of.values()]
-        return verify_plan([*opened, *finalists], self.scripts, self.seed, all_of_them=True)
+        named = [(state, names) for state, names in finalists if names]
+        return verify_plan([*opened, *named], self.scripts, self.seed, all_of_them=True)
 
     def _plan_ahead(self, finalists: Named, leading: Callable[[int], Named]) -> tuple[Plan, Path] | None:
         """A plan for finalists whose kernels are compiled: all of them if all are checked, else those that lead. None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
+from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Device
 from gemm_tuner.measure.device import driver_name, lock_name, visible_gpu
 from gemm_tuner.measure.gpu_watch import Sensor
@@ -58,6 +59,23 @@ class Gpus:
         """Labels that are stored with timings, by which a resumed run recognizes its GPUs."""
         return gpu_labels(self.environment)
 
+    @property
+    def _locks(self) -> list[str]:
+        machine = self.environment.machine
+        return [lock_name(machine.gpu(gpu), name) for gpu, name in zip(self.environment.gpus, self.names, strict=True)]
+
+    @contextmanager
+    def held_if_free(self) -> Iterator[bool]:
+        """Holds the locks of the GPUs while the block runs, if nobody else does; whether that is so. Other threads must
+        not call ``held`` meanwhile."""
+        with ExitStack() as locks:
+            try:
+                locks.enter_context(gpu_lock.held(self._locks, 0.0))
+            except EnvironmentFault:  # whoever times on them says so
+                yield False
+                return
+            yield True
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Holds the locks of the GPUs while the block times or checks on them. A recording has no locks; those of a
@@ -80,9 +98,7 @@ class Gpus:
         def stop() -> bool:
             return self.limits.interruption.requested
 
-        machine = self.environment.machine
-        locks = [lock_name(machine.gpu(gpu), name) for gpu, name in zip(self.environment.gpus, self.names, strict=True)]
-        with gpu_lock.held(locks, self.wait_s, say, stop=stop):
+        with gpu_lock.held(self._locks, self.wait_s, say, stop=stop):
             if waits:
                 self.limits.budget.waited_s += time.monotonic() - begun
                 self.log.add_stage(WAITING, begun)

@@ -17,6 +17,7 @@ from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
+from gemm_tuner.pipeline.opens_ahead import OpensAhead
 from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.pipeline.round_parts import by_compile_work, cost_of, even_parts, joined, merged, view_of
 from gemm_tuner.pipeline.run_log import RunLog
@@ -66,6 +67,7 @@ class Rounds:
 
     compiling: None if nothing is compiled before it is timed. jobs: profiler starts of a round per GPU.
     of_run:    all sizes of the run, also those that an earlier start of it has finished; ``states`` if it is empty.
+    opens:     what launchers do while nothing is timed.
     """
 
     search: Search
@@ -79,6 +81,7 @@ class Rounds:
     compiling: CompileStage | None = None
     jobs: int = 1
     of_run: Sequence[SizeState] = ()
+    opens: OpensAhead | None = None
     number: int = 0
     _best_us: dict[Problem, float] = field(default_factory=dict)  # of this round's parts, too; 0 if unknown
     _timed: dict[Problem, set[str]] = field(default_factory=dict)  # by parts of this round, or tried to
@@ -93,6 +96,8 @@ class Rounds:
         self.limits.interruption.check()
         self.fleet.prepare()
         self.log.passed("start launchers")
+        if self.opens:
+            self.opens.begin()
         with self.log.stage("search"):
             proposed = self._proposed()
         if not proposed or not self.limits.pace.has_time_to_screen(len(self.states)):
@@ -168,6 +173,8 @@ class Rounds:
         """
         if self.compiling is None:
             return remaining(asked)
+        if self.opens:
+            self.opens.begin()
         self._choice.end()  # it reads what compiling records
         now, first_kernel_s = self.limits.budget.clock(), self.limits.pace.start_up_s()
         until = now + COMPILE_SHARE * (self._until - first_kernel_s - now)
@@ -210,6 +217,9 @@ class Rounds:
 
         if total:
             self.log.passed("plan the screening")
+            if self.opens:
+                self.opens.end()
+                self.log.passed("open the GPUs ahead")
             with self.gpus.held(), self.log.step("screen", total, f"screen, round {self.number}") as step:
                 plans = self.planner.screen(self.jobs, self.limits.budget.unix_time(self._until))
                 runs = self.fleet.time(work, plans, self.log.followed(step), found)

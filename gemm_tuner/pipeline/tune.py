@@ -21,6 +21,7 @@ from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.finalists import MORE_FINALS, FinalistPicker
 from gemm_tuner.pipeline.finals import Finals
 from gemm_tuner.pipeline.finish_size import SizeFinisher, finals_us, why_not_right, why_nothing_timed
+from gemm_tuner.pipeline.opens_ahead import OpensAhead
 from gemm_tuner.pipeline.rounds import Rounds
 from gemm_tuner.pipeline.serving_space import searched_apart
 from gemm_tuner.pipeline.session import Scripts, Session
@@ -61,17 +62,7 @@ class Tuning:
         with self.session.compile_stage(scripts) if options.compile_stage else nullcontext() as compiling:
             checks = self.session.check_stage(scripts, compiling)
             if states:
-                rounds = self.rounds(states, scripts, compiling)
-                while asked := rounds.propose():
-                    rounds.learn(rounds.time(asked))
-                if compiling:
-                    compiling.note_idle()
-                more = self.recombine(states, scripts)
-                finalists = [
-                    (state, [*names, *more.get(state.problem, ())]) for state, names in self.picker.best(states)
-                ]
-                self.session.log.passed("pick the finalists")
-                self.decide(self.picker.compiled(finalists, compiling), checks)
+                self.decide(self.search(states, scripts, checks), checks)
             if options.compare == "all":
                 checks.check_others(self.fleet, self.states)
             self.session.log.passed("finish the sizes")
@@ -80,6 +71,24 @@ class Tuning:
         for state in self.states:
             state.copy_failures()
             state.cut([name for name in state.kept if not state.ended(name)], NOT_ASKED)
+
+    def search(self, states: Sequence[SizeState], scripts: Scripts, checks: CheckStage) -> Named:
+        """The finalists of these sizes, compiled. Launchers open the GPUs for what follows while nothing is timed."""
+        opens, compiling = OpensAhead(self.fleet, self.session.gpus), checks.compiling
+        if checks.may_open_ahead(self.fleet):
+            opens.plans = self.session.planner(scripts).opening(states), checks.opening(states)
+        rounds = self.rounds(states, scripts, compiling, opens)
+        try:
+            while asked := rounds.propose():
+                rounds.learn(rounds.time(asked))
+            if compiling:
+                compiling.note_idle()
+            more = self.recombine(states, scripts)
+            finalists = [(state, [*names, *more.get(state.problem, ())]) for state, names in self.picker.best(states)]
+            self.session.log.passed("pick the finalists")
+            return self.picker.compiled(finalists, compiling)
+        finally:
+            opens.end()
 
     def decide(self, finalists: Named, checks: CheckStage) -> None:
         """Finals, check, finish; repeated with the next best of sizes without a right finalist."""
@@ -175,7 +184,9 @@ class Tuning:
         self.fleet.home.update(run_start.homes(store, [state.problem for state in left], self.session.gpus.labels))
         return left
 
-    def rounds(self, states: Sequence[SizeState], scripts: Scripts, compiling: CompileStage | None) -> Rounds:
+    def rounds(
+        self, states: Sequence[SizeState], scripts: Scripts, compiling: CompileStage | None, opens: OpensAhead
+    ) -> Rounds:
         """The search of these sizes, with what an earlier start of this run compiled of them."""
         if compiling:
             compiling.restore(states)
@@ -184,7 +195,8 @@ class Tuning:
         threading.Thread(target=load, args=(options.search,), name="imports", daemon=True).start()
         search = searched_apart(search, self.servers, self.states)
         shared = one.gpus, one.store, one.limits, one.log
-        return Rounds(search, states, one.planner(scripts), self.fleet, *shared, compiling, options.jobs, self.states)
+        of = *shared, compiling, options.jobs, self.states, opens
+        return Rounds(search, states, one.planner(scripts), self.fleet, *of)
 
     def after_finals(self, finalists: Named, repeats: int) -> tuple[Named, Named]:
         """What is to be checked, best first, and the next finalists of sizes whose finals all died. Sizes that have

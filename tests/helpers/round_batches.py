@@ -41,10 +41,11 @@ class Batch:
         self.search = search or make_search("full", round_size=4)
         self.fleet = Fleet(self.gpus, print)
 
-    def rounds(self, compiling: Any = None) -> Rounds:
+    def rounds(self, compiling: Any = None, opens: Any = None) -> Rounds:
         of, planner = self.session, self.session.planner(scripts_of(self.states))
         shared = of.gpus, of.store, of.limits, of.log
-        return Rounds(self.search, self.states, planner, self.fleet, *shared, compiling, of.options.jobs)
+        jobs = of.options.jobs
+        return Rounds(self.search, self.states, planner, self.fleet, *shared, compiling, jobs, opens=opens)
 
     def run(self, compiling: Any = None) -> None:
         """As a tuning runs them."""

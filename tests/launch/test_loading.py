@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 from launcher_on_cpu import SYMBOLS, Script, work
 
+from gemm_tuner.launch import loading as loading_module
 from gemm_tuner.launch import main as main_module
+from gemm_tuner.launch import opening as opening_module
 from gemm_tuner.launch.failures import StickyError
 from gemm_tuner.launch.journal import Journal
-from gemm_tuner.launch.loading import Loading
+from gemm_tuner.launch.loading import LoadedAhead, Loading
+from gemm_tuner.launch.opening import load_ahead
 from gemm_tuner.launch.plan import FINALS, SCREEN, STOP_FILE, Method, Plan
 from gemm_tuner.launch.processor import Cpu
 from gemm_tuner.launch.stopwatch import Stopwatch
@@ -147,3 +150,37 @@ def test_a_profiler_that_finds_no_memory_records_in_the_turn() -> None:
         loading.load(last=False)
     loading.load(last=True)
     assert heard == ["recording"] * 2 and loading.done
+
+
+@pytest.mark.parametrize("loads_when_called", [True, False])
+def test_what_is_loaded_before_the_plan_comes_is_not_loaded_again(
+    loads_when_called: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what must not be recorded is loaded before the recording, which then begins with the plan."""
+    heard: list[str] = []
+    workload: Any = SimpleNamespace(
+        has_baseline_call=True,
+        require_memory=lambda *_: None,
+        operands=lambda *_: [None],
+        baseline_call=lambda *_: lambda: heard.append("vendor"),
+    )
+    monkeypatch.setattr(loading_module, "workload_of", lambda kind: workload)
+    monkeypatch.setattr(opening_module, "processor_of", lambda device: Recorded(heard))
+    script, ahead = Script(a=lambda: heard.append("a")), LoadedAhead()
+    script.LOADS_WHEN_CALLED = loads_when_called  # type: ignore[attr-defined]
+    language: Any = SimpleNamespace(support_calls=lambda flush_bytes, device: {})
+    plan = Plan(FINALS, (), (work(vendor=True),), Method(), device="cpu", capture_range=True)
+    load_ahead(plan, [script], language, ahead)
+    assert heard == (["vendor"] if loads_when_called else ["vendor", "recording"])
+    loading = Loading(plan, Journal(io.StringIO()), [script], Recorded(heard), Stopwatch(), ahead)
+    loading.load(last=False)
+    assert heard == ["vendor", "recording"] and loading.done
+
+
+def test_a_recording_that_has_begun_is_not_for_kernels_that_are_loaded_when_called(tmp_path: Path) -> None:
+    """The process ends without a journal: then another one has its plan."""
+    path = tmp_path / "plan.json"
+    (tmp_path / "script.py").write_text("CONFIGS = {}\nLOADS_WHEN_CALLED = True\n")
+    Plan(FINALS, ("script.py",), (), Method(), device="cpu").write(path)
+    assert main_module.main(["--plan", str(path)], str(tmp_path), ahead=LoadedAhead(records=True)) == 0
+    assert not (tmp_path / "journal.jsonl").exists()

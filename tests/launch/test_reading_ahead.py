@@ -18,6 +18,7 @@ import samples
 from gemm_tuner.compile.compile_tasks import write_scripts
 from gemm_tuner.core.language import language_of
 from gemm_tuner.launch import waiting
+from gemm_tuner.launch.loading import LoadedAhead
 from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY, Method, Plan, Work
 from gemm_tuner.launch.reading_ahead import read_ahead
 
@@ -77,7 +78,7 @@ def test_a_launcher_that_waits_reads_what_a_check_will_launch_until_its_plan_com
     with open(start, "rb", buffering=0) as stream:
         arguments = Namespace(scripts_dir=tmp_path, turn=None)
         for _ in range(2):
-            waiting.open_for(path, arguments, load, stream)
+            waiting.open_for(path, arguments, load, stream, LoadedAhead())
         assert waiting.line_of(stream) == "plan.json"
     os.close(end)
     assert [one[0] for one in seen] == [plan, plan] and loaded == [str(tmp_path / script.file)] * 2

@@ -19,11 +19,13 @@ from samples import ROOT, problem
 
 from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.launch.journal import Finished, Judged, Process, read_journal
-from gemm_tuner.launch.plan import FINALS, VERIFY, Method, Plan, Work
+from gemm_tuner.launch.plan import FINALS, IMPORTED_FILE, OPENED_FILE, VERIFY, Method, Plan, Work
 from gemm_tuner.launch.turn import WAITING_FILE, Turn
 from gemm_tuner.measure.launcher_process import LiveLauncher
+from gemm_tuner.measure.openings import Openings
 from gemm_tuner.measure.screening import StagedLauncher
 from gemm_tuner.measure.starts_ahead import OPENING, WAITING, StartsAhead
+from gemm_tuner.profilers.clock import Clock
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.system.processes import pid_of
 
@@ -246,3 +248,37 @@ def test_one_that_hangs_while_it_opens_the_gpu_ends(library: str) -> None:
     code += f"with ends_process_after(0.01):\n    ctypes.{library}(None).sleep(300)"
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=100, capture_output=True, text=True)
     assert ended.returncode == 1 and "Timeout" in ended.stderr
+
+
+def test_launchers_open_the_gpu_for_finals_and_checks_a_few_at_a_time(tmp_path: Path) -> None:
+    """Only those that have imported what takes seconds: nobody waits for that. Each is told once, and a launcher that
+    has opened it times as ever."""
+    timing = Turn(tmp_path / "turn", tmp_path)
+    timing.take()
+    timing.begin_timing()
+    live = LiveLauncher(LANGUAGE, Clock(), tmp_path / "cache", tmp_path, "cpu", turn=tmp_path / "turn")
+    launcher = live.starting_ahead(tmp_path / "ahead")
+    (tmp_path / "script.py").write_text("CONFIGS = {}")
+    plans = [Plan(stage, (), (Work(SIZE, ()),), Method()) for stage in (FINALS, VERIFY)]
+    try:
+        launcher.prepare_finals(2)
+        launcher.prepare_check()
+        until(lambda: len(list(tmp_path.rglob(IMPORTED_FILE))) == 3)
+        assert launcher.open_ahead(plans, 0) == Openings(0, 3)
+        assert launcher.open_ahead(plans, 2) == Openings(2, 1)
+        assert launcher.open_ahead(plans, 2) == Openings(2, 1)
+        timing.end()
+        until(lambda: launcher.open_ahead(plans, 0) == Openings(0, 1))
+        assert launcher.open_ahead(plans, 2).left == 0
+        until(lambda: launcher.open_ahead(plans, 2) == Openings(0, 0))
+        assert len(list(tmp_path.rglob(f"*{OPENING}"))) == 3
+        start = tmp_path / "finals"
+        start.mkdir()
+        Plan(FINALS, ("script.py",), (Work(SIZE, ()),), Method(), device="cpu").write(start / "plan.json")
+        waiting = ahead_of(launcher).take()
+        assert waiting is not None
+        waiting.run(start / "plan.json", time.monotonic, lambda: 60.0)
+        assert (start / OPENING).exists() and Finished() in read_journal(start / "journal.jsonl")
+        assert not list(start.glob(IMPORTED_FILE)) and not list(start.glob(OPENED_FILE))
+    finally:
+        launcher.close()

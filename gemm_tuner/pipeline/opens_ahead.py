@@ -1,0 +1,54 @@
+"""Lets launchers that wait for plans of finals and checks open the GPUs while nothing is timed on these, since the
+search computes or kernels are compiled."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from gemm_tuner.launch.plan import Plan
+from gemm_tuner.measure.fleet import Fleet
+from gemm_tuner.pipeline.gpus import Gpus
+from gemm_tuner.system.background import Background
+
+# So many of a GPU at the same time: more take longer each, and what is to be timed waits for those that have begun.
+AT_ONCE = 2
+LOOK_EVERY_S = 0.02
+
+
+@dataclass
+class OpensAhead:
+    """plans: like those for which the GPUs are opened; none for nothing."""
+
+    fleet: Fleet
+    gpus: Gpus
+    plans: Sequence[Plan] = ()
+    _background: Background = field(default_factory=partial(Background, "opens GPUs ahead"))
+    _ends: threading.Event = field(default_factory=threading.Event)
+    _begun: bool = False
+
+    def begin(self) -> None:
+        """From now on until ``end`` launchers may open the GPUs, beside the caller. Called again, it does nothing."""
+        if self.plans and not self._begun:
+            self._begun = True
+            self._ends.clear()
+            self._background.begin(self._run)
+
+    def end(self) -> None:
+        """Lets no other begin, and waits for those that have begun."""
+        self._ends.set()
+        self._background.end()
+        self._begun = False
+
+    def _run(self) -> None:
+        with self.gpus.held_if_free() as held:
+            while held and self._goes_on():
+                time.sleep(LOOK_EVERY_S)
+
+    def _goes_on(self) -> bool:
+        ends = self._ends.is_set()
+        opening = self.fleet.open_ahead(self.plans, 0 if ends else AT_ONCE)
+        return opening.now > 0 or (opening.left > 0 and not ends)
