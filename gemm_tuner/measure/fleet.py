@@ -15,7 +15,7 @@ from typing import TypeVar
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Problem, Timing
 from gemm_tuner.launch.journal import End, Judged
-from gemm_tuner.launch.plan import Plan, Work
+from gemm_tuner.launch.plan import FINALS, Plan, Work
 from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.measure.launcher_events import Died, Heard, OnEvent, ignore
 from gemm_tuner.measure.openings import Openings
@@ -65,7 +65,15 @@ class Fleet:
     def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
         """Lets launchers that wait for plans of finals or checks open their GPUs, up to ``at_once`` of each GPU at the
         same time. Returns how many of all GPUs are doing so, and how many are left."""
-        return sum((self.launchers[gpu].open_ahead(plans, at_once) for gpu in self.alive()), Openings())
+        found = Openings()
+        for gpu in self.alive():
+            found += self.launchers[gpu].open_ahead([self._share_of(plan, gpu) for plan in plans], at_once)
+        return found
+
+    def _share_of(self, plan: Plan, gpu: int) -> Plan:
+        """A plan without the finals of sizes that are known to be another GPU's."""
+        mine = tuple(work for work in plan.work if self.home.get(work.problem, gpu) == gpu)
+        return replace(plan, work=mine) if plan.stage == FINALS else plan
 
     def prepare_check(self) -> None:
         """Lets a launcher on each GPU wait for the plan of a check, as far as launchers can."""

@@ -11,7 +11,10 @@ import pytest
 from round_batches import ONE, TWO, Batch, CompilesAll
 from tuning import StandInGpu, scripts_of
 
-from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY, Plan
+from gemm_tuner.core.records import Problem
+from gemm_tuner.decide.finals_plan import PROCESSES, PUBLISH_AGAIN
+from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY, Method, Plan, Work
+from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.openings import Openings
 from gemm_tuner.pipeline.opens_ahead import AT_ONCE, OpensAhead
 from gemm_tuner.pipeline.tune import Tuning
@@ -25,13 +28,15 @@ class Opens(StandInGpu):
 
     asked: list[int] = field(default_factory=list)
     timed: list[int] = field(default_factory=list)  # how many were opening when a plan began
-    stages: list[str] = field(default_factory=list)
+    stages: list[tuple[str, ...]] = field(default_factory=list)
+    begun: list[int] = field(default_factory=list)  # how many processes of finals had begun
     now: int = 0
     has_asked: threading.Event = field(default_factory=threading.Event)
 
     def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
         self.asked.append(at_once)
-        self.stages = [plan.stage for plan in plans]
+        self.stages.append(tuple(plan.stage for plan in plans))
+        self.begun.append([plan.stage for plan in self.plans].count(FINALS))
         self.now = max(0, self.now - 1) if at_once == 0 else at_once
         self.has_asked.set()
         return Openings(self.now, 3)
@@ -79,11 +84,32 @@ def test_a_run_opens_for_finals_and_checks_where_their_processes_start_together(
     gpu = Opens(overlaps=overlaps)
     batch = Batch(tmp_path, gpu, compile_stage=False)
     Tuning(batch.session, batch.states, [gpu]).run()
-    assert gpu.stages == ([FINALS, VERIFY] if overlaps else [])
-    assert [plan.stage for plan in gpu.plans].count(SCREEN) == 1 and gpu.now == 0
+    *before, last = gpu.stages or [()]
+    assert set(before) == ({(FINALS, VERIFY)} if overlaps else set())
+    assert [plan.stage for plan in gpu.plans].count(SCREEN) == 1
+    # For further processes: when the last of the planned ones has its turn, beside the reports that say whether there
+    # are any.
+    if overlaps:
+        assert (last, gpu.asked[-1], gpu.begun[-1]) == ((FINALS,), PUBLISH_AGAIN, PROCESSES)
 
 
 def test_launchers_open_for_all_sizes_and_the_vendor_library(tmp_path: Path) -> None:
     batch = Batch(tmp_path)
     plan = batch.session.planner(scripts_of(batch.states)).opening(batch.states)
     assert [(work.problem, work.entries, work.vendor) for work in plan.work] == [(ONE, (), True), (TWO, (), True)]
+
+
+def test_a_gpu_is_opened_for_the_finals_of_its_own_sizes(tmp_path: Path) -> None:
+    seen: list[list[Problem]] = []
+
+    class Told(StandInGpu):
+        def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
+            seen.append([work.problem for plan in plans for work in plan.work])
+            return Openings(1, 0)
+
+    fleet = Fleet([Told(), Told()], print)
+    plan = Plan(FINALS, (), tuple(Work(size, (), vendor=True) for size in (ONE, TWO)), Method())
+    assert fleet.open_ahead([plan], 2) == Openings(2, 0) and seen == [[ONE, TWO], [ONE, TWO]]
+    fleet.home = {ONE: 1, TWO: 0}
+    fleet.open_ahead([plan], 2)
+    assert seen[2:] == [[TWO], [ONE]]
