@@ -93,10 +93,17 @@ def load_ahead(plan: Plan, scripts: list[ModuleType], language: Language, ahead:
     when they are called, which must not be recorded.
     """
     journal, processor = Journal(io.StringIO()), processor_of(plan.device)
-    processor.wait()
+    make_once(plan, language)
     records = plan.capture_range and not any(map(loads_when_called, scripts))
-    Bench(plan, journal, Path(STOP_FILE), language, processor)
     Loading(replace(plan, capture_range=records), journal, scripts, processor, Stopwatch(), ahead).load(last=False)
+
+
+def make_once(plan: Plan, language: Language) -> None:
+    """Opens the processor, and makes what a measurement needs, which is let go."""
+    processor = processor_of(plan.device)
+    processor.wait()
+    Bench(plan, Journal(io.StringIO()), Path(STOP_FILE), language, processor)
+    processor.wait()
 
 
 @contextlib.contextmanager

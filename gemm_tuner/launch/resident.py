@@ -2,20 +2,23 @@
 
 Standard input has one folder per line; each contains a plan.json. Slow imports are done before the first line is read,
 and scripts stay loaded. Proton (the profiler in Triton) runs in this process, with one session per plan; its trace is
-complete in the plan's folder before the journal gets its ``finished`` event.
+complete in the plan's folder before the journal gets its ``finished`` event. A line ``open PATH`` lets it open the GPU
+for a plan like the one in that file, which it then removes.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
+from functools import partial
 from pathlib import Path
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.languages.triton import proton_session
-from gemm_tuner.launch.main import load_scripts, run_journalled
-from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, STOP_FILE, Plan
+from gemm_tuner.launch.main import language_for, load_scripts, run_journalled
+from gemm_tuner.launch.opening import make_once, open_ahead
+from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, OPEN, STOP_FILE, Plan
 from gemm_tuner.launch.processor import processor_of
 from gemm_tuner.system.processes import exit_with_tuner
 
@@ -28,6 +31,9 @@ def main(argv: list[str]) -> int:
 
     load = functools.cache(load_script)
     for line in sys.stdin:
+        if line.startswith(f"{OPEN} "):
+            open_for(Path(line.removeprefix(f"{OPEN} ").rstrip("\n")))
+            continue
         folder = Path(line.rstrip("\n"))
         try:
             plan = Plan.read(folder / "plan.json")
@@ -43,6 +49,14 @@ def main(argv: list[str]) -> int:
         if status:
             return status
     return 0
+
+
+def open_for(path: Path) -> None:
+    plan = Plan.read(path)
+    language = language_for(plan)
+    language.start_launcher(plan.device)
+    open_ahead(plan, path, None, partial(make_once, plan, language))
+    path.unlink()
 
 
 if __name__ == "__main__":

@@ -44,6 +44,11 @@ class Timer(Protocol):
         more: its work goes to another GPU. KeyboardInterrupt once it is cancelled.
         """
 
+    def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
+        """Lets launchers that wait for plans open the GPU, for plans like these, up to ``at_once`` at the same time; 0
+        lets no other begin."""
+        return Openings()
+
     @property
     def stays(self) -> bool:
         """Whether one plan of screening after another costs no more than both at once: nothing is started for it."""
@@ -64,11 +69,6 @@ class Launcher(Timer, Checker, Protocol):
     def prepare_finals(self, count: int) -> None:
         """Starts or ends processes for plans of finals, without touching the GPU, so that ``count`` wait for one."""
         return None
-
-    def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
-        """Lets launchers that wait for plans of finals or checks open the GPU, for plans like these, up to ``at_once``
-        at the same time; 0 lets no other begin."""
-        return Openings()
 
     def prepare_check(self) -> None:
         """Starts a process for the next plan of a check, without touching the GPU."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.language import Language
-from gemm_tuner.launch.plan import VERIFY, Plan
+from gemm_tuner.launch.plan import FINALS, VERIFY, Plan
 from gemm_tuner.measure import retry, supervise
 from gemm_tuner.measure.device import visible_gpu
 from gemm_tuner.measure.launcher import HostChecker, Launcher
@@ -75,9 +75,9 @@ class LiveLauncher(Control, Launcher):
     def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
         found = Openings()
         for plan in plans:
-            ahead = self.checks_ahead if plan.stage == VERIFY else self.ahead
+            ahead = {FINALS: self.ahead, VERIFY: self.checks_ahead}.get(plan.stage)
             if ahead is not None:
-                records = self.profiler.uses_capture_range and plan.stage != VERIFY
+                records = self.profiler.uses_capture_range and plan.stage == FINALS
                 placed = replace(self.placed(plan), capture_range=records)
                 found += ahead.open_some(placed, at_once - found.now)
         return found

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
-from gemm_tuner.launch.plan import SCREEN, Plan
+from gemm_tuner.launch.plan import OPEN, SCREEN, Plan
 from gemm_tuner.measure.launcher import Launcher, Timer
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.launcher_process import LiveLauncher
@@ -46,6 +46,7 @@ class Resident(Timer):
     torch_ahead: TorchAhead | None = None
     _process: Watched | None = None
     _told_bytes: int = 0
+    _was_told_to_open: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _starter: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1))
 
@@ -55,6 +56,18 @@ class Resident(Timer):
 
     def prepare(self) -> None:
         self._opened()
+
+    def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
+        """As soon as it can: the first plan waits for that anyway."""
+        path = self.log_path.with_suffix(".opening.json")
+        with self._lock:
+            if self._process is None or not self._process.alive:
+                return Openings()
+            if at_once > 0 and plans and not self._was_told_to_open:
+                self._was_told_to_open = True
+                self.live.placed(plans[0]).write(path)
+                self._process.tell(f"{OPEN} {path}")
+            return Openings(int(path.exists()), int(bool(plans) and not self._was_told_to_open))
 
     def cancel(self) -> None:
         self.live.cancel()
@@ -134,7 +147,9 @@ class StagedLauncher(Launcher):
         self.finals.prepare_finals(count)
 
     def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
-        return self.finals.open_ahead(plans, at_once)
+        """Of screening first: what it needs is waited for soonest."""
+        found = self.screening.open_ahead([plan for plan in plans if plan.stage == SCREEN], at_once)
+        return found + self.finals.open_ahead(plans, at_once - found.now)
 
     def prepare_check(self) -> None:
         self.finals.prepare_check()

@@ -54,10 +54,10 @@ class Planner:
         plan = Plan(SCREEN, self._paths, (), method, deadline=deadline)
         return lambda share: self._filled(plan, deal(share, max(jobs, starts_for(share))))
 
-    def opening(self, states: Iterable[SizeState]) -> Plan:
-        """A plan like those of finals of these sizes, which has no configurations yet."""
-        works = tuple(Work(state.problem, (), vendor=True) for state in states)
-        return Plan(FINALS, self._paths, works, self.method(self._options.iters))
+    def opening(self, states: Iterable[SizeState], stage: str = FINALS) -> Plan:
+        """A plan like those of finals or screening of these sizes, which has no configurations yet."""
+        works = tuple(Work(state.problem, (), vendor=stage == FINALS) for state in states)
+        return Plan(stage, self._paths, works, self.method(self._options.iters))
 
     def finals(
         self, process: int = 0, deadline: float = 0.0, *, together: bool = False, place: str = ANYWHERE

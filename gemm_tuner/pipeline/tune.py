@@ -77,7 +77,8 @@ class Tuning:
         """The finalists of these sizes, compiled. Launchers open the GPUs for what follows while nothing is timed."""
         opens, compiling = OpensAhead(self.fleet, self.session.gpus), checks.compiling
         if checks.may_open_ahead(self.fleet):
-            opens.plans = self.session.planner(scripts).opening(states), checks.opening(states)
+            opening = self.session.planner(scripts).opening
+            opens.plans = opening(states, SCREEN), opening(states), checks.opening(states)
         rounds = self.rounds(states, scripts, compiling, opens)
         try:
             while asked := rounds.propose():
@@ -110,8 +111,7 @@ class Tuning:
             finalists = self.picker.compiled(self.picker.with_others(again), checks.compiling)
 
     def run_finals(self, finalists: Named, checks: CheckStage) -> None:
-        """The finals of these sizes. While their last reports are written, finalists are checked, and those that wait
-        for what these reports may ask for open the GPUs."""
+        """The finals of these sizes. Beside the last reports, finalists are checked and launchers open the GPUs."""
         held = self.session.gpus.held() if any(names for _, names in finalists) else nullcontext()
 
         def leading(most: int) -> Named:

@@ -16,7 +16,7 @@ from pathlib import Path
 from launcher_stand_in import FLUSH, StandIn
 
 from gemm_tuner.launch.journal import Compiles, Finished, Journal, Process
-from gemm_tuner.launch.plan import Plan
+from gemm_tuner.launch.plan import OPEN, Plan
 from gemm_tuner.system.processes import identity
 
 
@@ -44,6 +44,10 @@ def main() -> None:
             print("CUPTI is not to be had", file=sys.stderr)
         if fault:
             sys.exit(1)
+        if line.startswith(f"{OPEN} "):
+            path = Path(line.strip().removeprefix(f"{OPEN} "))
+            path.rename(path.with_suffix(".opened"))
+            continue
         folder = Path(line.strip())
         with (folder / "journal.jsonl").open("w") as stream:
             journal = Journal(stream)

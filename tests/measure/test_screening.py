@@ -24,6 +24,7 @@ from gemm_tuner.launch.plan import FINALS, SCREEN, STOP_FILE, Method, Plan, Work
 from gemm_tuner.measure import replay, screening
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.launcher_process import LiveLauncher
+from gemm_tuner.measure.openings import Openings
 from gemm_tuner.measure.screening import Resident, StagedLauncher
 from gemm_tuner.measure.torch_ahead import TorchAhead
 from gemm_tuner.profilers.nsys import Nsys
@@ -70,6 +71,13 @@ def plan(*work: tuple[GemmProblem, list[str]], stage: str = SCREEN) -> Plan:
     return Plan(stage, (str(HELPERS / "launcher_stand_in.py"),), works, Method(timed_calls=2))
 
 
+def until(so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 240
+    while not so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def statuses(timings: dict[tuple[GemmProblem, str], Timing]) -> dict[str, str]:
     return {name: timing.status.value for (_, name), timing in timings.items()}
 
@@ -91,6 +99,19 @@ def test_rounds_share_a_process_which_makes_room_for_the_finals(opened: Opened, 
     done = launcher.timings(plan((ONE, ["good_1"]), stage=FINALS), tmp_path / "02-finals")
     assert ends(pid)
     assert statuses(done.timings) == {"good_1": "ok"} and (tmp_path / "02-finals/start00/kernels.txt").exists()
+
+
+def test_the_process_opens_the_gpu_before_its_first_plan(opened: Opened, tmp_path: Path) -> None:
+    """Once; another that takes its place, where it crashed, opens it with its plan."""
+    launcher = opened()
+    assert launcher.open_ahead([plan((ONE, []))], 1) == Openings(0, 0)  # there is none yet
+    launcher.prepare()
+    assert launcher.open_ahead([plan((ONE, []))], 0) == Openings(0, 1)
+    launcher.open_ahead([plan((ONE, []))], 1)
+    until(lambda: launcher.open_ahead([plan((ONE, []))], 1) == Openings(0, 0))
+    assert (tmp_path / "resident.opening.opened").exists()
+    done = launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), tmp_path / "00-screen")
+    assert statuses(done.timings) == {"good_1": "ok", "kills_2": "crashed", "good_3": "ok"}
 
 
 def test_the_process_that_has_imported_torch_is_the_first_to_screen(opened: Opened, tmp_path: Path) -> None:

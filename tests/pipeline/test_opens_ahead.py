@@ -85,7 +85,7 @@ def test_a_run_opens_for_finals_and_checks_where_their_processes_start_together(
     batch = Batch(tmp_path, gpu, compile_stage=False)
     Tuning(batch.session, batch.states, [gpu]).run()
     *before, last = gpu.stages or [()]
-    assert set(before) == ({(FINALS, VERIFY)} if overlaps else set())
+    assert set(before) == ({(SCREEN, FINALS, VERIFY)} if overlaps else set())
     assert [plan.stage for plan in gpu.plans].count(SCREEN) == 1
     # For further processes: when the last of the planned ones has its turn, beside the reports that say whether there
     # are any.
