@@ -17,6 +17,7 @@ from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
+from gemm_tuner.pipeline.offers import Offers
 from gemm_tuner.pipeline.opens_ahead import OpensAhead
 from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.pipeline.round_parts import by_compile_work, cost_of, even_parts, joined, merged, view_of
@@ -24,7 +25,6 @@ from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.search import Proposals, Search
 from gemm_tuner.space.size_state import Named, OfSize, SizeState
 from gemm_tuner.store.store import Store
-from gemm_tuner.system.background import Background
 
 # The largest share of the remaining budget that compilation may take, because what is compiled must also be timed.
 COMPILE_SHARE = 0.5
@@ -86,7 +86,7 @@ class Rounds:
     _best_us: dict[Problem, float] = field(default_factory=dict)  # of this round's parts, too; 0 if unknown
     _timed: dict[Problem, set[str]] = field(default_factory=dict)  # by parts of this round, or tried to
     _likely: Named | None = None  # what the search may propose after this round; None if it is not chosen yet
-    _choice: Background = field(default_factory=partial(Background, "choice of what to compile ahead"))
+    _offers: Offers = field(default_factory=Offers)
 
     def propose(self) -> Named:
         """The next proposals of the search; empty if it has ended or the budget for screening is used up.
@@ -167,7 +167,7 @@ class Rounds:
     def compile(self, asked: Named, then: Sequence[OfSize] = (), before: Sequence[OfSize] = ()) -> Named:
         """Compiles the proposals, and returns those that can be timed.
 
-        The likely next proposals are chosen and queued while screening begins, so that compile workers and the GPU work
+        The likely next proposals are chosen and queued while these are timed, so that compile workers and the GPU work
         at the same time instead of waiting for each other. then, before: what else the round asks for, after and before
         these; workers that have nothing left to compile go on with the former.
         """
@@ -175,12 +175,12 @@ class Rounds:
             return remaining(asked)
         if self.opens:
             self.opens.begin()
-        self._choice.end()  # it reads what compiling records
+        self._offers.end()  # the choice reads what compiling records
         now, first_kernel_s = self.limits.budget.clock(), self.limits.pace.start_up_s()
         until = now + COMPILE_SHARE * (self._until - first_kernel_s - now)
         self.compiling.compile_sizes(asked, "compile", until, interleaved([*then]))
         asked = remaining(asked)
-        self._choice.begin(partial(self._compile_ahead, self.compiling, [*before, *asked, *then], list(then)))
+        self._offers.choose = partial(self._compile_ahead, self.compiling, [*before, *asked, *then], list(then))
         return [(state, [name for name in names if state.is_compiled(name)]) for state, names in asked]
 
     def _compile_ahead(self, compiling: CompileStage, asked: Named, then: Named) -> None:
@@ -222,7 +222,8 @@ class Rounds:
                 self.log.passed("open the GPUs ahead")
             with self.gpus.held(), self.log.step("screen", total, f"screen, round {self.number}") as step:
                 plans = self.planner.screen(self.jobs, self.limits.budget.unix_time(self._until))
-                runs = self.fleet.time(work, plans, self.log.followed(step), found)
+                with self._offers.chosen_beside() as heard_by:
+                    runs = self.fleet.time(work, plans, heard_by(self.log.followed(step)), found)
             for run in runs:
                 self.log.count_run(run, "screen")
                 self.limits.learn(run)
@@ -241,7 +242,7 @@ class Rounds:
         time remains. A configuration without a timing is MISSING_IN_TRACE, or, with a budget, was not reached in time.
         Raises KeyboardInterrupt if the run is to end.
         """
-        self._choice.wait()  # it reads the states
+        self._offers.wait()  # the choice reads the states
         by_problem = {state.problem: state for state in self.states}
         for (problem, _), timing in screened.timings.items():  # including those of a GPU that failed afterwards
             by_problem[problem].record_timing(timing, SCREEN)
@@ -257,7 +258,7 @@ class Rounds:
             for state, names in remaining(screened.compiled):
                 for name in names if state.problem not in moved else ():  # sizes that moved are proposed again
                     state.record(name, Status.MISSING_IN_TRACE, "the launcher ended without it")
-        self._choice.end()
+        self._offers.end()
         self.log.passed("learn from the screening")
 
     @property

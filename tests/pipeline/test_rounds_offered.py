@@ -29,6 +29,7 @@ from tuning import StandInGpu, limit, state_of
 from gemm_tuner.core.records import Device
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure.budget import Budget
+from gemm_tuner.pipeline.offers import Offers
 from gemm_tuner.pipeline.round_parts import view_of
 from gemm_tuner.search import Proposals, Requested, SizeView, make_search
 from gemm_tuner.search.plain import Full
@@ -179,7 +180,7 @@ def test_nothing_is_recorded_while_it_is_chosen_what_to_offer(
 
     batch = Batch(tmp_path, StandInGpu(stays=True), search=Looks(12, 12))
     rounds = batch.rounds(CompilesAll(clocked(batch.session), takes_s=2.0))
-    rounds._choice = choice
+    rounds._offers = Offers(_background=choice)
     while wanted := rounds.propose():
         rounds.learn(rounds.time(wanted))
     assert seen == [(compiled, 0)]
@@ -215,3 +216,18 @@ def test_what_a_round_asks_for_is_not_offered_for_the_next(
         if what == "offer":
             assert not set(names) & set(screened) and len(names) == len(set(names))
     assert len(screened) == 12 and len(batch.plans) == plans
+
+
+def test_what_to_offer_is_chosen_when_something_is_being_timed(tmp_path: Path) -> None:
+    """Not while launchers wait for their plans, which takes the same interpreter."""
+    seen: list[str] = []
+
+    class Chooses(Full):
+        def likely_next(self, sizes: Sequence[SizeView], device: Device, requested: Requested, count: int) -> Proposals:
+            seen.append("chosen")
+            return {}
+
+    batch = Batch(tmp_path, StandInGpu(before=lambda plan: seen.append("plan")), search=Chooses(12, 12))
+    rounds = batch.rounds(CompilesAll())
+    rounds.learn(rounds.time(rounds.propose()))
+    assert seen == ["plan", "chosen"]
