@@ -25,10 +25,11 @@ VENDOR = "torch.mm"
 AA_TEST = "A/A"
 # Name of a configuration's calls between others of its size: while clocks stay, they all take the same time.
 REFERENCE = "reference"
-# A launcher that waits for the path of a plan opens the GPU at a line of this word and the path of another one.
-OPEN = "open"
-# Files in its folder: it has imported what takes seconds, and it has opened the GPU.
-IMPORTED_FILE, OPENED_FILE = "imported", "opened"
+# What a launcher that waits for the path of a plan does for another one at a line of this word and its path: it loads
+# what that needs besides the GPU, and opens the GPU.
+LOAD, OPEN = "load", "open"
+# Files in its folder: it has done that.
+LOADED_FILE, OPENED_FILE = "loaded", "opened"
 # A file of this name in the plan's folder makes the launcher end after the current configuration.
 STOP_FILE = "stop"
 # Exit status of a launcher that cannot write its journal; EX_IOERR of sysexits.h.

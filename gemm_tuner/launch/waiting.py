@@ -1,7 +1,7 @@
 """``python waiting.py LANGUAGE SCRIPTS_DIR``: a launcher that is started before there is a plan. It imports what takes
-seconds, then reads the path of one plan from standard input or a named pipe, and executes it. Lines ``open PATH``
-before that let it open the GPU, for finals or a check like that plan's, and read the kernels of its entries. Files
-beside the pipe say how far it is."""
+seconds, then reads the path of one plan from standard input or a named pipe, and executes it. Before that, a line
+``load PATH`` lets it load the scripts of a plan, and ``open PATH`` open the GPU for finals or a check like that one and
+read the kernels of its entries. Files beside that plan say how far it is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.launch import main as launcher
 from gemm_tuner.launch import opening, verify
 from gemm_tuner.launch.loading import LoadedAhead
-from gemm_tuner.launch.plan import IMPORTED_FILE, OPEN, OPENED_FILE, VERIFY, Plan
+from gemm_tuner.launch.plan import LOAD, LOADED_FILE, OPEN, OPENED_FILE, VERIFY, Plan
 from gemm_tuner.launch.processor import processor_of
 from gemm_tuner.launch.reading_ahead import read_ahead
 from gemm_tuner.system.processes import exit_with_tuner
@@ -43,14 +43,15 @@ def main(argv: list[str]) -> int:
     with contextlib.suppress(ImportError):  # a language need not be a package of Python
         importlib.import_module(arguments.language)
     load, ahead = functools.cache(load_script), LoadedAhead()
-    if arguments.pipe:
-        (arguments.pipe.parent / IMPORTED_FILE).touch()
     # Unbuffered, so that a line that has come is seen in the pipe until it is read.
     with open(arguments.pipe or sys.stdin.fileno(), "rb", buffering=0, closefd=bool(arguments.pipe)) as stream:
         plan = line_of(stream)
-        while plan.startswith(f"{OPEN} "):
-            path = Path(plan.removeprefix(f"{OPEN} "))
-            open_for(path, arguments, load, stream, ahead)
+        while plan.startswith((f"{LOAD} ", f"{OPEN} ")):
+            word, _, path = plan.partition(" ")
+            if word == LOAD:
+                load_for(Path(path), arguments, load)
+            else:
+                open_for(Path(path), arguments, load, stream, ahead)
             plan = line_of(stream)
     turn = ["--turn", str(arguments.turn)] if arguments.turn else []
     return launcher.main(["--plan", plan, *turn], str(arguments.scripts_dir), load, ahead) if plan else 0
@@ -58,6 +59,15 @@ def main(argv: list[str]) -> int:
 
 def line_of(stream: IO[bytes]) -> str:
     return os.fsdecode(stream.readline()).rstrip("\n")
+
+
+def load_for(path: Path, arguments: argparse.Namespace, load: Callable[[str], ModuleType]) -> list[ModuleType]:
+    """The scripts of a plan, loaded; their kernels are not compiled here."""
+    plan = Plan.read(path)
+    scripts = launcher.load_scripts(plan, path, arguments.scripts_dir, load)
+    launcher.language_for(plan).start_launcher(plan.device)
+    (path.parent / LOADED_FILE).touch()
+    return scripts
 
 
 def open_for(
@@ -69,19 +79,15 @@ def open_for(
 ) -> None:
     """Opens the GPU for finals or a check, unless it is open; reads kernels of the latter until the next line comes."""
     plan, opened = Plan.read(path), path.parent / OPENED_FILE
-    load_all = partial(launcher.load_scripts, plan, path, arguments.scripts_dir, load)
-    language = launcher.language_for(plan)
     make = partial(verify.prepare, plan)
     if plan.stage != VERIFY:
-        language.start_launcher(plan.device)
-        make = partial(opening.load_ahead, plan, load_all(), language, ahead)
+        scripts = load_for(path, arguments, load)
+        make = partial(opening.load_ahead, plan, scripts, launcher.language_for(plan), ahead)
     if not opened.exists():
         opening.open_ahead(plan, path, arguments.turn, make)
     opened.touch()
     with contextlib.suppress(Exception):  # the check itself says so
-        scripts = load_all()
-        language.start_launcher(plan.device)
-        read_ahead(plan, scripts, stop=lambda: bool(select.select([stream], [], [], 0)[0]))
+        read_ahead(plan, load_for(path, arguments, load), stop=lambda: bool(select.select([stream], [], [], 0)[0]))
 
 
 if __name__ == "__main__":

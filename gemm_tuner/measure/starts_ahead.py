@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from gemm_tuner.launch.plan import IMPORTED_FILE, OPEN, OPENED_FILE, Plan
+from gemm_tuner.launch.plan import LOAD, LOADED_FILE, OPEN, OPENED_FILE, Plan
 from gemm_tuner.launch.turn import WAITING_FILE
 from gemm_tuner.measure.openings import Openings
 from gemm_tuner.system.installation import IMPORT_ROOT
@@ -29,7 +29,7 @@ from gemm_tuner.system.processes import Ended, Watched
 WAITING = IMPORT_ROOT / "gemm_tuner" / "launch" / "waiting.py"
 PIPE = "plan.pipe"
 LOG = "launcher.log"
-OPENING = "opening.json"
+LOADING, OPENING = "loading.json", "opening.json"
 
 
 @dataclass
@@ -46,9 +46,9 @@ class Waiting:
         return self.process.alive
 
     @property
-    def has_imported(self) -> bool:
-        """Whether what it is told now, it does at once."""
-        return (self.folder / IMPORTED_FILE).exists()
+    def has_loaded(self) -> bool:
+        """Whether it has done what ``load`` says."""
+        return (self.folder / LOADED_FILE).exists()
 
     @property
     def was_told_to_open(self) -> bool:
@@ -76,6 +76,12 @@ class Waiting:
             self.close(plan.parent)
         return replace(ended, log_path=plan.parent / LOG)
 
+    def load(self, plan: Plan) -> None:
+        """Lets it load what a plan like this one needs besides the GPU, when it has imported what takes seconds."""
+        path = self.folder / LOADING
+        plan.write(path)
+        os.write(self._pipe, f"{LOAD} {path}\n".encode())
+
     def open(self, plan: Plan) -> None:
         """Lets it open the GPU, once, for a plan like this one, which it does not execute; told of another plan, it
         reads what that needs besides."""
@@ -92,7 +98,7 @@ class Waiting:
         (self.folder / PIPE).unlink()
         if into is not None:
             # The last of these would say that whoever has the plan next waits.
-            for name in (IMPORTED_FILE, OPENED_FILE, WAITING_FILE):
+            for name in (LOADED_FILE, OPENED_FILE, WAITING_FILE):
                 (self.folder / name).unlink(missing_ok=True)
             for path in list(self.folder.iterdir()):
                 shutil.move(path, into / path.name)
@@ -107,6 +113,7 @@ class StartsAhead:
     environment: returns that of launchers.
     arguments:   of ``script``, which is ``launch/waiting.py``: the language, the folder of the scripts, and options.
     folder:      for the folders of the launchers.
+    _for:        like the plan that they are to load for; None while it is unknown.
     _starter:    starts the processes, which the operating system ends with the thread that started them.
     """
 
@@ -116,6 +123,7 @@ class StartsAhead:
     folder: Path
     script: Path = WAITING
     _waiting: list[Waiting] = field(default_factory=list)
+    _for: Plan | None = None
     _number: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _starter: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1))
@@ -136,13 +144,17 @@ class StartsAhead:
                     one.open(plan)
 
     def open_some(self, plan: Plan, at_once: int) -> Openings:
-        """Lets those that wait, and have imported what takes seconds, open the GPU, for a plan like this one, up to
-        ``at_once`` at the same time."""
+        """Lets those that wait, and others from now on, load what a plan like this one needs besides the GPU, and those
+        that have done so open the GPU, up to ``at_once`` at the same time."""
         with self._lock:
+            if self._for is None:
+                self._for = plan
+                for one in self._waiting:
+                    one.load(plan)
             alive = [one for one in self._waiting if one.alive]
             left = [one for one in alive if not one.was_told_to_open]
             now = sum(one.is_opening for one in alive)
-            for one in [one for one in left if one.has_imported][: max(0, at_once - now)]:
+            for one in [one for one in left if one.has_loaded][: max(0, at_once - now)]:
                 one.open(plan)
                 left.remove(one)
                 now += 1
@@ -175,4 +187,7 @@ class StartsAhead:
             os.close(pipe)
             raise
         process.close_stdin()
-        return Waiting(where, process, pipe)
+        started = Waiting(where, process, pipe)
+        if self._for is not None:
+            started.load(self._for)
+        return started

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from gemm_tuner.decide.finals_plan import MORE_PROCESSES, PROCESSES
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.pipeline.gpus import Gpus
@@ -38,7 +39,10 @@ class OpensAhead:
             self._background.begin(self._run)
 
     def end(self) -> None:
-        """Lets no other begin, and waits for those that have begun."""
+        """Lets no other begin, and waits for those that have begun. From the first time on, launchers for further
+        processes that choose wait, too: between two turns of finals, nobody would time while they open the GPU."""
+        if self.plans:
+            self.fleet.prepare_finals(PROCESSES + MORE_PROCESSES)
         self._ends.set()
         self._background.end()
         self._begun = False

@@ -19,7 +19,7 @@ from samples import ROOT, problem
 
 from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.launch.journal import Finished, Judged, Process, read_journal
-from gemm_tuner.launch.plan import FINALS, IMPORTED_FILE, OPENED_FILE, VERIFY, Method, Plan, Work
+from gemm_tuner.launch.plan import FINALS, LOADED_FILE, OPENED_FILE, VERIFY, Method, Plan, Work
 from gemm_tuner.launch.turn import WAITING_FILE, Turn
 from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.openings import Openings
@@ -251,8 +251,8 @@ def test_one_that_hangs_while_it_opens_the_gpu_ends(library: str) -> None:
 
 
 def test_launchers_open_the_gpu_for_finals_and_checks_a_few_at_a_time(tmp_path: Path) -> None:
-    """Only those that have imported what takes seconds: nobody waits for that. Each is told once, and a launcher that
-    has opened it times as ever."""
+    """Only those that have loaded what they need besides it: nobody waits for that. Each is told once, and a launcher
+    that has opened it times as ever. What is started later loads for the same."""
     timing = Turn(tmp_path / "turn", tmp_path)
     timing.take()
     timing.begin_timing()
@@ -263,8 +263,8 @@ def test_launchers_open_the_gpu_for_finals_and_checks_a_few_at_a_time(tmp_path: 
     try:
         launcher.prepare_finals(2)
         launcher.prepare_check()
-        until(lambda: len(list(tmp_path.rglob(IMPORTED_FILE))) == 3)
         assert launcher.open_ahead(plans, 0) == Openings(0, 3)
+        until(lambda: len(list(tmp_path.rglob(LOADED_FILE))) == 3)
         assert launcher.open_ahead(plans, 2) == Openings(2, 1)
         assert launcher.open_ahead(plans, 2) == Openings(2, 1)
         timing.end()
@@ -272,6 +272,9 @@ def test_launchers_open_the_gpu_for_finals_and_checks_a_few_at_a_time(tmp_path: 
         assert launcher.open_ahead(plans, 2).left == 0
         until(lambda: launcher.open_ahead(plans, 2) == Openings(0, 0))
         assert len(list(tmp_path.rglob(f"*{OPENING}"))) == 3
+        launcher.prepare_finals(3)
+        until(lambda: len(list(tmp_path.rglob(LOADED_FILE))) == 4)
+        assert launcher.open_ahead(plans, 0) == Openings(0, 1)
         start = tmp_path / "finals"
         start.mkdir()
         Plan(FINALS, ("script.py",), (Work(SIZE, ()),), Method(), device="cpu").write(start / "plan.json")
@@ -279,6 +282,6 @@ def test_launchers_open_the_gpu_for_finals_and_checks_a_few_at_a_time(tmp_path: 
         assert waiting is not None
         waiting.run(start / "plan.json", time.monotonic, lambda: 60.0)
         assert (start / OPENING).exists() and Finished() in read_journal(start / "journal.jsonl")
-        assert not list(start.glob(IMPORTED_FILE)) and not list(start.glob(OPENED_FILE))
+        assert not list(start.glob(LOADED_FILE)) and not list(start.glob(OPENED_FILE))
     finally:
         launcher.close()

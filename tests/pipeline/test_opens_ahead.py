@@ -12,7 +12,7 @@ from round_batches import ONE, TWO, Batch, CompilesAll
 from tuning import StandInGpu, scripts_of
 
 from gemm_tuner.core.records import Problem
-from gemm_tuner.decide.finals_plan import PROCESSES, PUBLISH_AGAIN
+from gemm_tuner.decide.finals_plan import MORE_PROCESSES, PROCESSES, PUBLISH_AGAIN
 from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY, Method, Plan, Work
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.openings import Openings
@@ -29,9 +29,13 @@ class Opens(StandInGpu):
     asked: list[int] = field(default_factory=list)
     timed: list[int] = field(default_factory=list)  # how many were opening when a plan began
     stages: list[tuple[str, ...]] = field(default_factory=list)
+    prepared: list[int] = field(default_factory=list)
     begun: list[int] = field(default_factory=list)  # how many processes of finals had begun
     now: int = 0
     has_asked: threading.Event = field(default_factory=threading.Event)
+
+    def prepare_finals(self, count: int) -> None:
+        self.prepared.append(count)
 
     def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
         self.asked.append(at_once)
@@ -87,10 +91,12 @@ def test_a_run_opens_for_finals_and_checks_where_their_processes_start_together(
     *before, last = gpu.stages or [()]
     assert set(before) == ({(SCREEN, FINALS, VERIFY)} if overlaps else set())
     assert [plan.stage for plan in gpu.plans].count(SCREEN) == 1
-    # For further processes: when the last of the planned ones has its turn, beside the reports that say whether there
-    # are any.
+    # For further processes that publish: when the last of the planned ones has its turn, beside the reports that say
+    # whether there are any.
     if overlaps:
         assert (last, gpu.asked[-1], gpu.begun[-1]) == ((FINALS,), PUBLISH_AGAIN, PROCESSES)
+    # For those that choose, launchers wait from the first screening on.
+    assert (PROCESSES + MORE_PROCESSES in gpu.prepared[:-2]) == overlaps
 
 
 def test_launchers_open_for_all_sizes_and_the_vendor_library(tmp_path: Path) -> None:
