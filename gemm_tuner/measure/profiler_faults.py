@@ -43,14 +43,14 @@ def another_tool(profiler: Profiler) -> str:
 
 
 def require_a_trace(timings: dict[Key, Timing], profiler: Profiler, ended: Ended) -> None:
-    """Raises EnvironmentFault if the trace contains none of the kernels that ran, because then the profiler failed and
+    """Raises NotRecorded if the trace contains none of the kernels that ran, because then the profiler failed and
     not the configurations."""
     missing = [t for t in timings.values() if t.status == Status.MISSING_IN_TRACE]
     if missing and not any(t.samples_us for t in timings.values()):
         errors = " | ".join(
             line.strip() for line in ended.log_path.read_text("utf-8", "replace").splitlines() if "rror" in line
         )
-        raise EnvironmentFault(
+        raise NotRecorded(
             f"{profiler.name} recorded none of {len(missing)} configurations that ran: {missing[0].message}",
             where=str(ended.log_path),
             hint=joined(f"its log says: {errors[:600]}" if errors else "", another_tool(profiler)),

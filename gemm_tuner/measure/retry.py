@@ -3,7 +3,7 @@
 * A launcher crashes or hangs: the configuration that was running fails, and the rest is timed again. In finals, where
   the configurations of a size alternate, halves of them run again until one crashes alone.
 * A launcher is killed from outside: the first time nothing fails, and the part is timed again.
-* The profiler fails: each half of the plan is tried once more, and each half of that. If it only left no recording, the
+* The profiler fails: each half of the plan is tried once more, and each half of that. If it only recorded nothing, the
   whole plan is tried once more first.
 """
 
@@ -173,7 +173,8 @@ def time_plan(
 
 def tried_again(part: Part, fault: EnvironmentFault) -> tuple[str, list[Part]]:
     """What is timed after the profiler failed on a part, in words and as parts: it may have been too much for it."""
-    if isinstance(fault, NotRecorded) and not part.failed:
+    nothing = isinstance(fault, NotRecorded) or (isinstance(fault, TraceError) and fault.trouble == "empty")
+    if nothing and not part.failed:
         return "what was not recorded is timed again", [replace(part, failed=part.failed + 1)]
     shorter = [replace(part, plan=half, failed=part.failed + 1) for half in halves(part.plan)]
     return "the next starts are shorter", shorter

@@ -45,7 +45,8 @@ class TraceError(EnvironmentFault):
 
 
 class NotRecorded(EnvironmentFault):
-    """A profiler left nothing to convert, although it ended well: as a rule not for the length of what it recorded."""
+    """A profiler left nothing to convert, or nothing of what ran, although it ended well: as a rule not for the length
+    of what it recorded."""
 
 
 def written(path: Path, why: str) -> Path:

@@ -3,7 +3,7 @@ NSYS_TABLES ``export`` as nsys's tables.
 
 NSYS_FAULT says what goes wrong: 'exit 1', 'no report', 'stats fails', 'no file', 'empty file', 'no kernels',
 'cut short', 'shifted', 'other kernels', 'too much' for a long trace, 'stats never ends', 'no recording',
-'no recording at first'; and, where the launcher died:
+'no recording at first', 'no kernels at first', 'other kernels at first'; and, where the launcher died:
 'nothing after a crash', 'loss at a crash', 'slow report'.
 """
 
@@ -89,6 +89,10 @@ def stats(arguments: list[str], fault: str) -> int:
         return 1
     if fault == "no file" or (died and fault == "nothing after a crash"):
         return 0
+    first = stem.parent.parent / "read"
+    if fault.endswith(" kernels at first"):
+        fault = "" if first.exists() else fault.removesuffix(" at first")
+        first.touch()
     text = "".join([HEADER, *map(row, range(10**6), (stem.parent / "kernels.txt").read_text().splitlines())])
     if fault == "empty file":
         text = ""
