@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -122,14 +123,17 @@ class LiveLauncher(Control, Launcher):
         Raises EnvironmentFault if the profiler or the GPU fails as a whole.
         """
 
+        starts = itertools.count()
+
         def start(part: Plan, where: Path) -> Ended:
-            return self._profile(part, where, on_event)
+            return self._profile(part, where, on_event, again=next(starts) > 0)
 
         placed = self.placed(plan)
         return retry.time_plan(placed, self.profiler, start, folder, on_found, self.wind_down, on_event=on_event)
 
-    def _profile(self, plan: Plan, where: Path, on_event: OnEvent) -> Ended:
-        """Starts the profiler once; plan, journal, log and trace are in the folder ``where``."""
+    def _profile(self, plan: Plan, where: Path, on_event: OnEvent, *, again: bool) -> Ended:
+        """Starts the profiler once; plan, journal, log and trace are in the folder ``where``. again: nobody has counted
+        on this start."""
         plan.write(where / "plan.json")
         argv = [
             sys.executable,
@@ -139,7 +143,7 @@ class LiveLauncher(Control, Launcher):
             *self._turn,
         ]
         command = self.profiler.command(argv, where)
-        waiting = self.ahead.take() if self.ahead else None
+        waiting = self.ahead.take(another=again) if self.ahead else None
         ended = watch(command, self.environment(), where, on_event, self, waiting)
         exports = self.profiler.export_commands(where) if (where / "journal.jsonl").exists() else []
         converted = None

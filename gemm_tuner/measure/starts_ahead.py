@@ -160,9 +160,13 @@ class StartsAhead:
                 now += 1
             return Openings(now, len(left))
 
-    def take(self) -> Waiting | None:
-        """The one that has waited longest, if any still does."""
+    def take(self, *, another: bool = False) -> Waiting | None:
+        """The one that has waited longest, if any still does. another: one more is started, for those who count on as
+        many as wait."""
         with self._lock:
+            if another and self._waiting:
+                with contextlib.suppress(OSError):
+                    self._waiting.append(self._starter.submit(self._start).result())
             while self._waiting:
                 first = self._waiting.pop(0)
                 if first.alive:

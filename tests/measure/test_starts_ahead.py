@@ -143,6 +143,19 @@ def test_what_a_killed_run_left_is_no_obstacle(launcher: LiveLauncher, tmp_path:
     assert timed_by(launcher, tmp_path / "0-finals", "good_1") == waiting
 
 
+def test_what_is_timed_again_leaves_as_many_that_wait(
+    launcher: LiveLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that follow count on them: one that starts with its plan takes nine seconds."""
+    monkeypatch.setenv("NSYS_FAULT", "no recording at first")
+    launcher.prepare_finals(3)
+    waiting = [born(tmp_path, number) for number in range(3)]
+    assert timed_by(launcher, tmp_path / "0-finals", "good_1") == waiting[1]
+    assert process_of(tmp_path / "0-finals" / "start00") == waiting[0]
+    assert sorted(path.name for path in (tmp_path / "ahead").glob("[0-9]*")) == ["02", "03"]
+    launcher.prepare_finals(0)
+
+
 def test_a_crash_in_one_that_waited_is_attributed_as_ever(launcher: LiveLauncher, tmp_path: Path) -> None:
     launcher.prepare_finals(1)
     works = (Work(SIZE, ((0, "late_1"), (0, "good_2"))),)
