@@ -176,6 +176,8 @@ class FinalsProcesses:
             process = replace(processes[at], work=work)
             return self._time_one(process, sizes, heard, found[at], process.place if at < planned else ANYWHERE)
 
+        for work in (work for process in processes for work in process.work):
+            known_of(work)  # once, not by each thread: their launchers wait for it
         threading.Thread(target=estimates.load, name="imports", daemon=True).start()
         if len(processes) == 1 and more is None:
             self.limits.learn_all(time_one(0))

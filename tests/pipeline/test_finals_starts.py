@@ -13,7 +13,7 @@ from hot_sensor import HotAtFirst
 from samples import problem
 from tuning import StandInGpu, limit
 
-from gemm_tuner.core.records import Role
+from gemm_tuner.core.records import Problem, Role, Timing
 from gemm_tuner.decide import finals_plan
 from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.launch.plan import AHEAD, ANYWHERE, BEHIND, FINALS, SCREEN, Plan
@@ -66,6 +66,24 @@ def test_none_wait_for_it_where_it_cannot_be_or_processes_follow_one_another(
         limit(match.session, Budget(seconds))
     match.run()
     assert max(counts) == 1 + match.finals.plan.more * (processes > 1)
+
+
+def test_the_rounds_of_a_size_are_looked_up_once_for_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them have it, and their launchers wait for it."""
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, overlaps=True))
+    store, asked = match.session.store, list[Problem]()
+    timings = store.timings
+
+    def noted(problem: Problem, stage: str) -> list[Timing]:
+        if stage == SCREEN:
+            asked.append(problem)
+        return timings(problem, stage)
+
+    monkeypatch.setattr(store, "timings", noted)
+    match.run()
+    assert sorted(asked, key=str) == sorted([ONE, TWO], key=str)
 
 
 def test_processes_that_choose_have_their_turns_before_those_that_publish(tmp_path: Path) -> None:
