@@ -29,6 +29,7 @@ from gemm_tuner.system.processes import Ended, Watched
 WAITING = IMPORT_ROOT / "gemm_tuner" / "launch" / "waiting.py"
 PIPE = "plan.pipe"
 LOG = "launcher.log"
+LOOK_EVERY_S = 0.05
 LOADING, OPENING = "loading.json", "opening.json"
 
 
@@ -58,11 +59,18 @@ class Waiting:
     def is_opening(self) -> bool:
         return self.was_told_to_open and not (self.folder / OPENED_FILE).exists() and self.alive
 
-    def run(self, plan: Path, heartbeat: Callable[[], object], limit_s: Callable[[], float]) -> Ended:
+    def run(
+        self,
+        plan: Path,
+        heartbeat: Callable[[], object],
+        limit_s: Callable[[], float],
+        done: Callable[[], bool] | None = None,
+    ) -> Ended:
         """Lets it execute a plan, and moves what was written into the plan's folder. An exception (Ctrl-C) kills the
-        launcher and everything it started.
+        launcher and everything it started, and so does ``done``.
 
-        heartbeat, limit_s: as of ``Watched.wait``. While it still waits to open the GPU (see ``open``), it is no stall.
+        heartbeat, limit_s, done: as of ``Watched.wait``. While it still waits to open the GPU (see ``open``), it is no
+        stall.
         """
 
         def beat() -> object:
@@ -71,7 +79,7 @@ class Waiting:
 
         try:
             os.write(self._pipe, f"{plan}\n".encode())
-            ended = self.process.wait(beat, limit_s)
+            ended = self.process.wait(beat, limit_s, *((done, LOOK_EVERY_S) if done else ()))
         finally:
             self.close(plan.parent)
         return replace(ended, log_path=plan.parent / LOG)

@@ -129,9 +129,11 @@ def watch(
     waiting: a launcher that was started ahead; another is started in its place if it ends without a journal.
     Kills the launcher and raises KeyboardInterrupt when ``of.stop`` is set, OutOfTime, or NotBegun.
     """
-    heartbeat, limit_s, _ = follow(where, on_event, of)
+    heartbeat, limit_s, finished = follow(where, on_event, of)
     if waiting is not None:
-        ended = waiting.run(where / "plan.json", heartbeat, limit_s)
+        path = where / "plan.json"
+        checks = Plan.read(path).stage == VERIFY  # which leaves nothing to wait for: it ends for 0.4 s
+        ended = waiting.run(path, heartbeat, limit_s, finished if checks else None)
         if (where / "journal.jsonl").exists():
             return ended
     return run_watched(argv, env, where / LOG, heartbeat=heartbeat, stall_limit_s=limit_s)

@@ -8,7 +8,7 @@ fails_...: its launch raises, the rest goes on          sticky_...: its launch l
 late_...: kills the process in the rounds of finals     shy_...: there too, unless it is alone
 wrong_...: it computes something else                   split_...: each of its calls has two kernels
 
-STAND_IN_END: 'exit 1' after the journal is whole, 'half a line' of it and then exit.
+STAND_IN_END: 'exit 1' after the journal is whole, 'half a line' of it and then exit; 'never' after it is whole.
 STAND_IN_VENDOR: 'kills'.  STAND_IN_COMPILES: how many kernels the process compiled.
 """
 
@@ -154,6 +154,8 @@ def main(path: Path, turn: Path | None) -> None:
             stream.flush()
             die()
         journal.write(Finished())
+    if end == "never":
+        hang()
     if end == "exit 1":
         print("the driver is not happy at exit", file=sys.stderr)
         sys.exit(1)

@@ -164,7 +164,11 @@ def test_a_crash_in_one_that_waited_is_attributed_as_ever(launcher: LiveLauncher
     assert {name: one.status.value for (_, name), one in done.timings.items()} == {"late_1": "crashed", "good_2": "ok"}
 
 
-def test_a_check_uses_what_waits_for_it(launcher: LiveLauncher, tmp_path: Path) -> None:
+def test_a_check_uses_what_waits_for_it_and_does_not_wait_for_its_end(
+    launcher: LiveLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process with a context takes 0.4 s to end, and all is said when its journal is whole."""
+    monkeypatch.setenv("STAND_IN_END", "never")
     checks = launcher.checks_ahead
     assert checks is not None
     launcher = replace(launcher, checks_ahead=replace(checks, script=HELPERS / "waiting_stand_in.py"))
@@ -177,7 +181,7 @@ def test_a_check_uses_what_waits_for_it(launcher: LiveLauncher, tmp_path: Path) 
         plan, tmp_path / "verify", lambda _, event: heard.append(event.ok) if isinstance(event, Judged) else None
     )
     (start,) = (tmp_path / "verify").iterdir()
-    assert heard and all(heard) and process_of(start) == waiting
+    assert heard and all(heard) and process_of(start) == waiting and ends(waiting)
     other = born(tmp_path, 0)
     launcher.close()
     assert ends(other)
