@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,9 @@ from gemm_tuner.store.store import Store
 # So many that may win a size that is not decided are checked before the ranking is known, if only the first right one
 # counts.
 CHECKED_AHEAD = 2
+# More than the contexts of nine launchers take; and a multiple of a size's operands that leaves room for copies and
+# scratch.
+OPEN_BYTES, OPERANDS_TIMES = 9 * 2**30, 4
 # Number of finalists per size whose odd-size kernels are compiled before the check; others are compiled during it.
 ODD_COMPILES_A_SIZE = 2
 
@@ -56,6 +59,11 @@ class CheckStage:
     def may_open_ahead(self, fleet: Fleet) -> bool:
         """Whether launchers may wait for plans with a GPU that is open, and check beside others."""
         return self.gpus.environment.source == "measured" and fleet.overlaps and not self.limits.budget.bounded
+
+    def has_room(self, states: Iterable[SizeState]) -> bool:
+        """Whether the contexts of launchers that wait leave these sizes the memory that their screening needs."""
+        largest = max((state.problem.bytes_moved for state in states), default=0)
+        return OPEN_BYTES + OPERANDS_TIMES * largest <= self.gpus.device.memory_bytes
 
     @contextmanager
     def beside_finals(

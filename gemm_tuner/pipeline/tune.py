@@ -76,7 +76,7 @@ class Tuning:
     def search(self, states: Sequence[SizeState], scripts: Scripts, checks: CheckStage) -> Named:
         """The finalists of these sizes, compiled. Launchers open the GPUs for what follows while nothing is timed."""
         opens, compiling = OpensAhead(self.fleet, self.session.gpus), checks.compiling
-        if checks.may_open_ahead(self.fleet):
+        if checks.may_open_ahead(self.fleet) and checks.has_room(states):
             opening = self.session.planner(scripts).opening
             opens.plans = opening(states, SCREEN), opening(states), checks.opening(states)
         rounds = self.rounds(states, scripts, compiling, opens)

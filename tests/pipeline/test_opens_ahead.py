@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from round_batches import ONE, TWO, Batch, CompilesAll
+from samples import problem
 from tuning import StandInGpu, scripts_of
 
 from gemm_tuner.core.records import Problem
@@ -97,6 +98,14 @@ def test_a_run_opens_for_finals_and_checks_where_their_processes_start_together(
         assert (last, gpu.asked[-1], gpu.begun[-1]) == ((FINALS,), PUBLISH_AGAIN, PROCESSES)
     # For those that choose, launchers wait from the first screening on.
     assert (PROCESSES + MORE_PROCESSES in gpu.prepared[:-2]) == overlaps
+
+
+def test_no_gpu_is_opened_ahead_where_a_size_may_lack_the_memory(tmp_path: Path) -> None:
+    """Else a configuration would not fit in screening that does without the other contexts."""
+    huge = problem(2**17, 2**17, 2**17)
+    batch = Batch(tmp_path, sizes=[ONE, huge])
+    stage = batch.session.check_stage(scripts_of(batch.states), None)
+    assert stage.has_room(batch.states[:1]) and not stage.has_room(batch.states)
 
 
 def test_launchers_open_for_all_sizes_and_the_vendor_library(tmp_path: Path) -> None:
