@@ -173,7 +173,7 @@ class Rounds:
         """
         if self.compiling is None:
             return remaining(asked)
-        if self.opens:
+        if self.opens and self.compiling.left_s(interleaved(asked)) >= WORTH_S:
             self.opens.begin()
         self._offers.end()  # the choice reads what compiling records
         now, first_kernel_s = self.limits.budget.clock(), self.limits.pace.start_up_s()

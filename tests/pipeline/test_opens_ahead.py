@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from round_batches import ONE, TWO, Batch, CompilesAll
+from round_batches import ONE, TWO, Batch, CompilesAll, clocked
 from samples import problem
 from tuning import StandInGpu, scripts_of
 
@@ -19,6 +19,7 @@ from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.openings import Openings
 from gemm_tuner.pipeline.opens_ahead import AT_ONCE, OpensAhead
 from gemm_tuner.pipeline.tune import Tuning
+from gemm_tuner.search.plain import Full
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
@@ -67,6 +68,28 @@ def test_nobody_opens_a_gpu_while_another_is_timed(tmp_path: Path) -> None:
         rounds.learn(rounds.time(asked))
     opens.end()
     assert [set(gpu.timed) for gpu in gpus] == [{0}, {0}] and {AT_ONCE, 0} <= set(gpus[0].asked)
+
+
+@pytest.mark.parametrize(("takes_s", "times"), [(0.0, 1), (2.0, 2)])
+def test_none_is_opened_between_parts_of_a_round_that_are_compiled_at_once(
+    takes_s: float, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next part would wait for it."""
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", 6)
+    batch = Batch(tmp_path, StandInGpu(stays=True), search=Full(12, 12))
+    begun: list[bool] = []
+
+    class Noted(OpensAhead):
+        def begin(self) -> None:
+            if not self._begun:
+                begun.append(True)
+            self._begun = True
+
+    compiling = CompilesAll(clocked(batch.session), takes_s=2.0, later_s=takes_s)
+    rounds = batch.rounds(compiling, Noted(batch.fleet, batch.session.gpus))
+    rounds.learn(rounds.time(rounds.propose()))
+    assert len(begun) == times
+    assert len(batch.plans) == times
 
 
 def test_a_gpu_that_another_run_times_on_is_not_opened(tmp_path: Path) -> None:
