@@ -11,6 +11,8 @@ from gemm_tuner.space.size_state import Named, OfSize, SizeState
 
 # So many parts at the most, with so many configurations each at the least.
 PARTS, LEAST_OF_A_PART = 4, 128
+# A choice for 40 sizes takes 0.5 s, in which an H100 screens about 80 configurations.
+CHOSEN_AT_ONCE, LEAST_A_SIZE = 10, 2
 # Where whole sizes would make fewer parts: up to SHARES parts, each with a share of every size, of the largest one at
 # least LEAST_OF_A_SIZE configurations. Many, since nothing is left to compile while the last one is timed.
 SHARES, LEAST_OF_A_SIZE = 8, 512
@@ -56,6 +58,12 @@ def even_parts(asked: Named, home: Mapping[Problem, int], gpus: int) -> list[Nam
 def piece_of(names: list[str], part: int, parts: int) -> list[str]:
     """Of names in order, those of one of so many equal parts, counted from 0."""
     return names[len(names) * part // parts : len(names) * (part + 1) // parts]
+
+
+def lasts_longer_than_a_choice(asked: Named, sizes: int) -> bool:
+    """Whether the timing of these takes about as long as the choice of what the search may propose after them, for so
+    many sizes of the run. Few sizes are chosen for in no time."""
+    return sizes < CHOSEN_AT_ONCE or size_of(asked) >= LEAST_A_SIZE * sizes
 
 
 def joined(parts: Iterable[Named]) -> Named:

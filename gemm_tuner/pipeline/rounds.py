@@ -20,8 +20,17 @@ from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.offers import Offers
 from gemm_tuner.pipeline.opens_ahead import OpensAhead
 from gemm_tuner.pipeline.plans import Planner
-from gemm_tuner.pipeline.round_parts import by_compile_work, cost_of, even_parts, joined, merged, view_of
+from gemm_tuner.pipeline.round_parts import (
+    by_compile_work,
+    cost_of,
+    even_parts,
+    joined,
+    lasts_longer_than_a_choice,
+    merged,
+    view_of,
+)  # fmt: skip
 from gemm_tuner.pipeline.run_log import RunLog
+from gemm_tuner.pipeline.screened import Screened
 from gemm_tuner.search import Proposals, Search
 from gemm_tuner.space.size_state import Named, OfSize, SizeState
 from gemm_tuner.store.store import Store
@@ -35,30 +44,6 @@ LIKELY_TIMES = 2
 WORTH_S = 1.0
 # Upper bound of rounds; a search that exceeds it has a bug.
 MOST_ROUNDS = 10_000
-
-
-@dataclass
-class Screened:
-    """The timings of a round.
-
-    duplicates: for each size, name -> name of the configuration with the same machine code that was timed instead.
-    homes:      the GPU of each size when the round began.
-    """
-
-    compiled: Named
-    duplicates: list[tuple[SizeState, dict[str, str]]]
-    homes: dict[Problem, int]
-    timings: dict[Key, Timing] = field(default_factory=dict)
-
-    @classmethod
-    def of_parts(cls, parts: Sequence[Screened]) -> Screened:
-        """The timings of a round from those of its parts, in their order."""
-        return cls(
-            [one for part in parts for one in part.compiled],
-            [one for part in parts for one in part.duplicates],
-            {problem: gpu for part in reversed(parts) for problem, gpu in part.homes.items()},
-            {key: timing for part in parts for key, timing in part.timings.items()},
-        )
 
 
 @dataclass
@@ -168,8 +153,8 @@ class Rounds:
         """Compiles the proposals, and returns those that can be timed.
 
         The likely next proposals are chosen and queued while these are timed, so that compile workers and the GPU work
-        at the same time instead of waiting for each other. then, before: what else the round asks for, after and before
-        these; workers that have nothing left to compile go on with the former.
+        at the same time. then, before: what else the round asks for, after and before these; workers that have nothing
+        left to compile go on with the former.
         """
         if self.compiling is None:
             return remaining(asked)
@@ -180,7 +165,8 @@ class Rounds:
         until = now + COMPILE_SHARE * (self._until - first_kernel_s - now)
         self.compiling.compile_sizes(asked, "compile", until, interleaved([*then]))
         asked = remaining(asked)
-        self._offers.choose = partial(self._compile_ahead, self.compiling, [*before, *asked, *then], list(then))
+        if then or lasts_longer_than_a_choice(asked, len(self.states)):
+            self._offers.choose = partial(self._compile_ahead, self.compiling, [*before, *asked, *then], list(then))
         return [(state, [name for name in names if state.is_compiled(name)]) for state, names in asked]
 
     def _compile_ahead(self, compiling: CompileStage, asked: Named, then: Named) -> None:

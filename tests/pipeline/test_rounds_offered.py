@@ -231,3 +231,18 @@ def test_what_to_offer_is_chosen_when_something_is_being_timed(tmp_path: Path) -
     rounds = batch.rounds(CompilesAll())
     rounds.learn(rounds.time(rounds.propose()))
     assert seen == ["plan", "chosen"]
+
+
+def test_nothing_is_chosen_beside_few_of_many_sizes(tmp_path: Path) -> None:
+    """They are timed before it is chosen, and the next proposals would wait for that."""
+    seen: list[int] = []
+
+    class Chooses(Full):
+        def likely_next(self, sizes: Sequence[SizeView], device: Device, requested: Requested, count: int) -> Proposals:
+            seen.append(sum(map(len, requested.values())))
+            return {}
+
+    batch = Batch(tmp_path, search=Chooses(20, 10), sizes=[problem(64, 64, 64 * k) for k in range(1, 11)])
+    batch.run(CompilesAll())
+    assert [sum(len(work.entries) for work in plan.work) for plan in batch.plans] == [10, 20, 20, 10]
+    assert seen == [20, 20]
