@@ -59,7 +59,7 @@ class Resident(Timer):
 
     def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
         """As soon as it can: the first plan waits for that anyway."""
-        path = self.log_path.with_suffix(".opening.json")
+        path = self._opening
         with self._lock:
             if self._process is None or not self._process.alive:
                 return Openings()
@@ -68,6 +68,11 @@ class Resident(Timer):
                 self.live.placed(plans[0]).write(path)
                 self._process.tell(f"{OPEN} {path}")
             return Openings(int(path.exists()), int(bool(plans) and not self._was_told_to_open))
+
+    @property
+    def _opening(self) -> Path:
+        """The file that the process removes when it has opened the GPU."""
+        return self.log_path.with_suffix(".opening.json")
 
     def cancel(self) -> None:
         self.live.cancel()
@@ -80,6 +85,9 @@ class Resident(Timer):
                 environment = live.environment() | Proton().environment()
                 if self._process is None and self.log_path.exists():
                     self._told_bytes = self.log_path.stat().st_size
+                self._opening.unlink(missing_ok=True)  # of one that died before
+                if self._process is not None:
+                    self._process.close_stdin()
                 ahead = self.torch_ahead.become(argv[1:], environment, self.log_path) if self.torch_ahead else None
                 self._process = ahead or self._starter.submit(Watched, argv, environment, self.log_path).result()
             return self._process

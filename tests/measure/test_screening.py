@@ -114,6 +114,21 @@ def test_the_process_opens_the_gpu_before_its_first_plan(opened: Opened, tmp_pat
     assert statuses(done.timings) == {"good_1": "ok", "kills_2": "crashed", "good_3": "ok"}
 
 
+def test_one_that_dies_while_it_opens_the_gpu_is_waited_for_no_longer(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher, plans = opened(), [plan((ONE, []))]
+    with monkeypatch.context() as patched:
+        patched.setenv("STAND_IN_RESIDENT", "broken")
+        launcher.prepare()
+    assert launcher.open_ahead(plans, 1).left == 0
+    until(lambda: launcher.open_ahead(plans, 1) == Openings(0, 0))
+    launcher.prepare()
+    assert launcher.open_ahead(plans, 1) == Openings(0, 0)
+    done = launcher.timings(plan((ONE, ["good_1"])), tmp_path / "00-screen")
+    assert statuses(done.timings) == {"good_1": "ok"}
+
+
 def test_the_process_that_has_imported_torch_is_the_first_to_screen(opened: Opened, tmp_path: Path) -> None:
     """What follows it, where it crashed or made room for finals, is started as ever."""
     ahead = TorchAhead.begin()
