@@ -67,7 +67,10 @@ class Gpus:
     @contextmanager
     def held_if_free(self) -> Iterator[bool]:
         """Holds the locks of the GPUs while the block runs, if nobody else does; whether that is so. Other threads must
-        not call ``held`` meanwhile."""
+        not call ``held`` meanwhile. Never those of a cluster."""
+        if self.environment.remote:
+            yield False
+            return
         with ExitStack() as locks:
             try:
                 locks.enter_context(gpu_lock.held(self._locks, 0.0))

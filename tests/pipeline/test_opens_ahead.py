@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -105,6 +105,13 @@ def test_a_gpu_that_another_run_times_on_is_not_opened(tmp_path: Path) -> None:
     opens.begin()
     assert gpu.has_asked.wait(60)
     opens.end()
+
+
+def test_nothing_is_opened_on_the_machines_of_a_cluster(tmp_path: Path) -> None:
+    gpus = Batch(tmp_path).session.gpus
+    gpus.environment = replace(gpus.environment, remote=True)
+    with gpus.held_if_free() as is_held:
+        assert not is_held
 
 
 @pytest.mark.parametrize("overlaps", [True, False])
