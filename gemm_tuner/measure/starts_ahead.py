@@ -152,8 +152,9 @@ class StartsAhead:
                     one.open(plan)
 
     def open_some(self, plan: Plan, at_once: int) -> Openings:
-        """Lets those that wait, and others from now on, load what a plan like this one needs besides the GPU, and those
-        that have done so open the GPU, up to ``at_once`` at the same time."""
+        """Lets those that wait, and others from now on, load what a plan like this one needs besides the GPU. Those
+        that have done so open the GPU, up to ``at_once`` at the same time; unless that is 0, those that have opened it
+        read the kernels of this plan."""
         with self._lock:
             if self._for is None:
                 self._for = plan
@@ -162,6 +163,9 @@ class StartsAhead:
             alive = [one for one in self._waiting if one.alive]
             left = [one for one in alive if not one.was_told_to_open]
             now = sum(one.is_opening for one in alive)
+            for one in alive if at_once > 0 else ():
+                if one.was_told_to_open and not one.is_opening:
+                    one.open(plan)
             for one in [one for one in left if one.has_loaded][: max(0, at_once - now)]:
                 one.open(plan)
                 left.remove(one)

@@ -5,43 +5,49 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from gemm_tuner.decide.finals_plan import MORE_PROCESSES, PROCESSES
-from gemm_tuner.launch.plan import Plan
+from gemm_tuner.launch.plan import SCREEN, Plan
 from gemm_tuner.measure.fleet import Fleet
+from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.gpus import Gpus
+from gemm_tuner.pipeline.plans import Planner
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.background import Background
 
 # So many of a GPU at the same time: more take longer each, and what is to be timed waits for those that have begun.
 AT_ONCE = 2
-LOOK_EVERY_S = 0.02
+LOOK_EVERY_S = 0.05
 
 
 @dataclass
 class OpensAhead:
-    """plans: like those for which the GPUs are opened; none for nothing."""
+    """plans: returns plans like those for which the GPUs are opened, by what is known so far; none for nothing."""
 
     fleet: Fleet
     gpus: Gpus
-    plans: Sequence[Plan] = ()
+    plans: Callable[[], Sequence[Plan]] = tuple
+    _plans: Sequence[Plan] = ()
     _background: Background = field(default_factory=partial(Background, "opens GPUs ahead"))
     _ends: threading.Event = field(default_factory=threading.Event)
     _begun: bool = False
 
     def begin(self) -> None:
         """From now on until ``end`` launchers may open the GPUs, beside the caller. Called again, it does nothing."""
-        if self.plans and not self._begun:
-            self._begun = True
+        if self._begun:
+            return
+        self._begun, self._plans = True, self.plans()
+        if self._plans:
             self._ends.clear()
             self._background.begin(self._run)
 
     def end(self) -> None:
         """Lets no other begin, and waits for those that have begun. From the first time on, launchers for further
         processes that choose wait, too: between two turns of finals, nobody would time while they open the GPU."""
-        if self.plans:
+        if self._plans:
             self.fleet.prepare_finals(PROCESSES + MORE_PROCESSES)
         self._ends.set()
         self._background.end()
@@ -54,5 +60,14 @@ class OpensAhead:
 
     def _goes_on(self) -> bool:
         ends = self._ends.is_set()
-        opening = self.fleet.open_ahead(self.plans, 0 if ends else AT_ONCE)
+        opening = self.fleet.open_ahead(self._plans, 0 if ends else AT_ONCE)
         return opening.now > 0 or (opening.left > 0 and not ends)
+
+
+def plans_of(
+    states: Sequence[SizeState], places: Callable[[SizeState], int], planner: Planner, checks: CheckStage
+) -> Sequence[Plan]:
+    """Plans like those of the screening, finals and checks of these sizes, with the best of screening so far as
+    finalists: their kernels are read meanwhile. places: returns their number."""
+    best = [(state, state.fastest(places(state), state.own)) for state in states]
+    return planner.opening([(state, []) for state in states], SCREEN), planner.opening(best), checks.opening(states)

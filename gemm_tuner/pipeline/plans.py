@@ -11,7 +11,7 @@ from gemm_tuner.core.script import Script
 from gemm_tuner.launch.plan import ANYWHERE, FINALS, SCREEN, Method, Plan, Work
 from gemm_tuner.measure.fleet import deal, starts_for, starts_for_finals
 from gemm_tuner.pipeline.run_options import RunOptions
-from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.space.size_state import OfSize, SizeState
 from gemm_tuner.store.run_folder import RunFolder
 
 # A flush of L2 reads this many times its size.
@@ -54,9 +54,9 @@ class Planner:
         plan = Plan(SCREEN, self._paths, (), method, deadline=deadline)
         return lambda share: self._filled(plan, deal(share, max(jobs, starts_for(share))))
 
-    def opening(self, states: Iterable[SizeState], stage: str = FINALS) -> Plan:
-        """A plan like those of finals or screening of these sizes, which has no configurations yet."""
-        works = tuple(Work(state.problem, (), vendor=stage == FINALS) for state in states)
+    def opening(self, sizes: Iterable[OfSize], stage: str = FINALS) -> Plan:
+        """A plan like those of finals or screening of these sizes, with the configurations that are known by now."""
+        works = tuple(replace(self.work(*one), vendor=stage == FINALS) for one in sizes)
         return Plan(stage, self._paths, works, self.method(self._options.iters))
 
     def finals(

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 
 from gemm_tuner.consumers.server import Server
 from gemm_tuner.core.errors import EnvironmentFault
@@ -22,7 +23,7 @@ from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.finalists import MORE_FINALS, FinalistPicker
 from gemm_tuner.pipeline.finals import Finals
 from gemm_tuner.pipeline.finish_size import SizeFinisher, finals_us, why_not_right, why_nothing_timed
-from gemm_tuner.pipeline.opens_ahead import OpensAhead
+from gemm_tuner.pipeline.opens_ahead import OpensAhead, plans_of
 from gemm_tuner.pipeline.rounds import Rounds
 from gemm_tuner.pipeline.serving_space import searched_apart
 from gemm_tuner.pipeline.session import Scripts, Session
@@ -77,8 +78,7 @@ class Tuning:
         """The finalists of these sizes, compiled. Launchers open the GPUs for what follows while nothing is timed."""
         opens, compiling = OpensAhead(self.fleet, self.session.gpus), checks.compiling
         if checks.may_open_ahead(self.fleet) and checks.has_room(states):
-            opening = self.session.planner(scripts).opening
-            opens.plans = opening(states, SCREEN), opening(states), checks.opening(states)
+            opens.plans = partial(plans_of, states, self.picker.places, self.session.planner(scripts), checks)
         rounds = self.rounds(states, scripts, compiling, opens)
         try:
             while asked := rounds.propose():
@@ -123,7 +123,7 @@ class Tuning:
             def when_last() -> None:
                 begin_checks()
                 if checks.may_open_ahead(self.fleet):
-                    self.fleet.open_ahead([self.finals.planner.opening(one for one, _ in finalists)], PUBLISH_AGAIN)
+                    self.fleet.open_ahead([self.finals.planner.opening(finalists)], PUBLISH_AGAIN)
 
             self.finals.run(finalists, when_last)
         if not checks.all_of_them:  # else little or nothing is left to check

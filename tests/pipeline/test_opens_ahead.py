@@ -31,6 +31,7 @@ class Opens(StandInGpu):
     asked: list[int] = field(default_factory=list)
     timed: list[int] = field(default_factory=list)  # how many were opening when a plan began
     stages: list[tuple[str, ...]] = field(default_factory=list)
+    named: list[int] = field(default_factory=list)  # of the finals' plan
     prepared: list[int] = field(default_factory=list)
     begun: list[int] = field(default_factory=list)  # how many processes of finals had begun
     now: int = 0
@@ -42,6 +43,7 @@ class Opens(StandInGpu):
     def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
         self.asked.append(at_once)
         self.stages.append(tuple(plan.stage for plan in plans))
+        self.named += [sum(len(work.entries) for work in plan.work) for plan in plans if plan.stage == FINALS]
         self.begun.append([plan.stage for plan in self.plans].count(FINALS))
         self.now = max(0, self.now - 1) if at_once == 0 else at_once
         self.has_asked.set()
@@ -52,8 +54,8 @@ def test_nobody_opens_a_gpu_while_another_is_timed(tmp_path: Path) -> None:
     """What has begun is waited for, on all GPUs."""
     gpus = [Opens(), Opens()]
     batch = Batch(tmp_path, *gpus)
-    plans = batch.session.planner(scripts_of(batch.states)).opening(batch.states)
-    opens = OpensAhead(batch.fleet, batch.session.gpus, (plans,))
+    plans = batch.session.planner(scripts_of(batch.states)).opening([(state, state.kept) for state in batch.states])
+    opens = OpensAhead(batch.fleet, batch.session.gpus, lambda: [plans])
     for gpu in gpus:
 
         def before(plan: Plan, gpu: Opens = gpu) -> None:
@@ -95,8 +97,8 @@ def test_none_is_opened_between_parts_of_a_round_that_are_compiled_at_once(
 def test_a_gpu_that_another_run_times_on_is_not_opened(tmp_path: Path) -> None:
     gpu = Opens()
     batch = Batch(tmp_path, gpu)
-    plan = batch.session.planner(scripts_of(batch.states)).opening(batch.states)
-    opens = OpensAhead(batch.fleet, batch.session.gpus, (plan,))
+    plan = batch.session.planner(scripts_of(batch.states)).opening([(state, state.kept) for state in batch.states])
+    opens = OpensAhead(batch.fleet, batch.session.gpus, lambda: [plan])
     with batch.session.gpus.held_if_free() as is_held:
         assert is_held
         opens.begin()
@@ -122,6 +124,8 @@ def test_a_run_opens_for_finals_and_checks_where_their_processes_start_together(
     *before, last = gpu.stages or [()]
     assert set(before) == ({(SCREEN, FINALS, VERIFY)} if overlaps else set())
     assert [plan.stage for plan in gpu.plans].count(SCREEN) == 1
+    if overlaps:  # nothing is known before the first round; then up to eight of each size
+        assert gpu.named[0] == 0 and set(gpu.named[1:]) <= {0, 12} and gpu.named[-1] == 12
     # For further processes that publish: when the last of the planned ones has its turn, beside the reports that say
     # whether there are any.
     if overlaps:
@@ -140,8 +144,8 @@ def test_no_gpu_is_opened_ahead_where_a_size_may_lack_the_memory(tmp_path: Path)
 
 def test_launchers_open_for_all_sizes_and_the_vendor_library(tmp_path: Path) -> None:
     batch = Batch(tmp_path)
-    plan = batch.session.planner(scripts_of(batch.states)).opening(batch.states)
-    assert [(work.problem, work.entries, work.vendor) for work in plan.work] == [(ONE, (), True), (TWO, (), True)]
+    plan = batch.session.planner(scripts_of(batch.states)).opening([(state, state.kept) for state in batch.states])
+    assert [(work.problem, len(work.entries), work.vendor) for work in plan.work] == [(ONE, 6, True), (TWO, 6, True)]
 
 
 def test_a_gpu_is_opened_for_the_finals_of_its_own_sizes(tmp_path: Path) -> None:
