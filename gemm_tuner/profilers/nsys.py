@@ -22,6 +22,10 @@ RECORDING = "trace.nsys-rep"
 TABLES_FILE = "kernels.db"
 OUTPUTS = (f"trace_{REPORT}.csv", "trace_gputrace.csv")  # the second name is that of versions until about 2022.4
 GRID, STREAM = "grdx", "strm"
+# Buffers of what is recorded are saved when the recording ends, not whenever one is full: two threads may save such in
+# the wrong order, at which nsys 2023.4 gives the whole recording up ("Wrong event order has been detected"). It did so
+# with 4 of 38 starts of two runs on two H100s (2026-11-26), and since with none of 41.
+NEVER_MS = 10 * 60 * 1000
 # As ``--timeunit nsec`` writes it.
 IN_NANOSECONDS = PlainTable("Start (ns)", "Duration (ns)", "GrdX", "Strm", "Name")
 DECIMAL = re.compile(r"[0-9]+\.[0-9]+")
@@ -58,7 +62,8 @@ class Nsys(Profiler):
 
     @staticmethod
     def _profile(capture: list[str], argv: list[str], out_dir: Path) -> list[str]:
-        options = ["-t", "cuda", "-s", "none", "--cpuctxsw=none", *capture, "-f", "true"]
+        options = ["-t", "cuda", "-s", "none", "--cpuctxsw=none", f"--cuda-flush-interval={NEVER_MS}"]
+        options += [*capture, "-f", "true"]
         return ["nsys", "profile", *options, "-o", str(out_dir / "trace"), *argv]
 
     def export_commands(self, out_dir: Path) -> list[list[str]]:

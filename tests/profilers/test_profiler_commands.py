@@ -59,6 +59,7 @@ def test_nsys_command() -> None:
         "-s",
         "none",
         "--cpuctxsw=none",
+        "--cuda-flush-interval=600000",
         "-c",
         "cudaProfilerApi",
         "--capture-range-end=stop",
