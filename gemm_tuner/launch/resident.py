@@ -3,15 +3,18 @@
 Standard input has one folder per line; each contains a plan.json. Slow imports are done before the first line is read,
 and scripts stay loaded. Proton (the profiler in Triton) runs in this process, with one session per plan; its trace is
 complete in the plan's folder before the journal gets its ``finished`` event. A line ``open PATH`` lets it open the GPU
-for a plan like the one in that file, which it then removes.
+for a plan like the one in that file, which it then removes, and load that plan's scripts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.languages.scripts import load_script
@@ -32,7 +35,7 @@ def main(argv: list[str]) -> int:
     load = functools.cache(load_script)
     for line in sys.stdin:
         if line.startswith(f"{OPEN} "):
-            open_for(Path(line.removeprefix(f"{OPEN} ").rstrip("\n")))
+            open_for(Path(line.removeprefix(f"{OPEN} ").rstrip("\n")), Path(argv[0]), load)
             continue
         folder = Path(line.rstrip("\n"))
         try:
@@ -51,12 +54,14 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def open_for(path: Path) -> None:
+def open_for(path: Path, scripts_dir: Path, load: Callable[[str], ModuleType]) -> None:
     plan = Plan.read(path)
     language = language_for(plan)
     language.start_launcher(plan.device)
     open_ahead(plan, path, None, partial(make_once, plan, language))
     path.unlink()
+    with contextlib.suppress(Exception):  # the plan itself says so
+        load_scripts(plan, path, scripts_dir, load)
 
 
 if __name__ == "__main__":
