@@ -62,12 +62,12 @@ class Fleet:
         for gpu in self.alive():
             self.launchers[gpu].prepare_finals(count)
 
-    def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
+    def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
         """Lets launchers that wait for plans of finals or checks open their GPUs, up to ``at_once`` of each GPU at the
-        same time. Returns how many of all GPUs are doing so, and how many are left."""
+        same time. Returns how many of all GPUs are doing so, and how many are left. most: as of ``Launcher``."""
         found = Openings()
         for gpu in self.alive():
-            found += self.launchers[gpu].open_ahead([self._share_of(plan, gpu) for plan in plans], at_once)
+            found += self.launchers[gpu].open_ahead([self._share_of(plan, gpu) for plan in plans], at_once, most)
         return found
 
     def _share_of(self, plan: Plan, gpu: int) -> Plan:

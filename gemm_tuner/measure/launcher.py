@@ -44,9 +44,9 @@ class Timer(Protocol):
         more: its work goes to another GPU. KeyboardInterrupt once it is cancelled.
         """
 
-    def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
+    def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
         """Lets launchers that wait for plans open the GPU, for plans like these, up to ``at_once`` at the same time; 0
-        lets no other begin."""
+        lets no other begin. most: those that are the next to get a plan of finals; None for all."""
         return Openings()
 
     @property

@@ -73,14 +73,14 @@ class LiveLauncher(Control, Launcher):
         if self.ahead is not None:
             self.ahead.prepare(count)
 
-    def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
+    def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
         found = Openings()
         for plan in plans:
             ahead = {FINALS: self.ahead, VERIFY: self.checks_ahead}.get(plan.stage)
             if ahead is not None:
                 records = self.profiler.uses_capture_range and plan.stage == FINALS
                 placed = replace(self.placed(plan), capture_range=records)
-                found += ahead.open_some(placed, at_once - found.now)
+                found += ahead.open_some(placed, at_once - found.now, most)
         return found
 
     def prepare_check(self) -> None:

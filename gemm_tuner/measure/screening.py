@@ -57,7 +57,7 @@ class Resident(Timer):
     def prepare(self) -> None:
         self._opened()
 
-    def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
+    def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
         """As soon as it can: the first plan waits for that anyway."""
         path = self._opening
         with self._lock:
@@ -154,10 +154,10 @@ class StagedLauncher(Launcher):
         self._ahead = count
         self.finals.prepare_finals(count)
 
-    def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
+    def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
         """Of screening first: what it needs is waited for soonest."""
         found = self.screening.open_ahead([plan for plan in plans if plan.stage == SCREEN], at_once)
-        return found + self.finals.open_ahead(plans, at_once - found.now)
+        return found + self.finals.open_ahead(plans, at_once - found.now, most)
 
     def prepare_check(self) -> None:
         self.finals.prepare_check()

@@ -151,16 +151,16 @@ class StartsAhead:
                 if one.alive:
                     one.open(plan)
 
-    def open_some(self, plan: Plan, at_once: int) -> Openings:
+    def open_some(self, plan: Plan, at_once: int, most: int | None = None) -> Openings:
         """Lets those that wait, and others from now on, load what a plan like this one needs besides the GPU. Those
-        that have done so open the GPU, up to ``at_once`` at the same time; unless that is 0, those that have opened it
-        read the kernels of this plan."""
+        that have done so open the GPU, up to ``at_once`` at the same time, and no more than the ``most`` that have
+        waited longest; unless ``at_once`` is 0, those that have opened it read the kernels of this plan."""
         with self._lock:
             if self._for is None:
                 self._for = plan
                 for one in self._waiting:
                     one.load(plan)
-            alive = [one for one in self._waiting if one.alive]
+            alive = [one for one in self._waiting if one.alive][:most]
             left = [one for one in alive if not one.was_told_to_open]
             now = sum(one.is_opening for one in alive)
             for one in alive if at_once > 0 else ():

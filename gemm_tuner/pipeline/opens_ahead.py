@@ -20,15 +20,20 @@ from gemm_tuner.system.background import Background
 
 # So many of a GPU at the same time: more take longer each, and what is to be timed waits for those that have begun.
 AT_ONCE = 2
+# With so many sizes the search computes for as long as two launchers take to open a GPU, some 1.5 s (H100). With fewer,
+# screening would wait for them, and all side by side take less: they open the GPU when finals begin.
+FEWEST_SIZES = 24
 LOOK_EVERY_S = 0.05
 
 
 @dataclass
 class OpensAhead:
-    """plans: returns plans like those for which the GPUs are opened, by what is known so far; none for nothing."""
+    """sizes: how many the search is for. plans: returns plans like those for which the GPUs are opened, by what is
+    known so far; none for nothing."""
 
     fleet: Fleet
     gpus: Gpus
+    sizes: int
     plans: Callable[[], Sequence[Plan]] = tuple
     _plans: Sequence[Plan] = ()
     _background: Background = field(default_factory=partial(Background, "opens GPUs ahead"))
@@ -46,12 +51,17 @@ class OpensAhead:
 
     def end(self) -> None:
         """Lets no other begin, and waits for those that have begun. From the first time on, launchers for further
-        processes that choose wait, too: between two turns of finals, nobody would time while they open the GPU."""
-        if self._plans:
+        processes that choose wait, too, which need not be needed: they open the GPU in their turns."""
+        if self._plans and self._most:
             self.fleet.prepare_finals(PROCESSES + MORE_PROCESSES)
         self._ends.set()
         self._background.end()
         self._begun = False
+
+    @property
+    def _most(self) -> int:
+        """How many launchers of finals open a GPU; others load what they need besides. Screening's always open it."""
+        return PROCESSES if self.sizes >= FEWEST_SIZES else 0
 
     def _run(self) -> None:
         with self.gpus.held_if_free() as held:
@@ -60,7 +70,7 @@ class OpensAhead:
 
     def _goes_on(self) -> bool:
         ends = self._ends.is_set()
-        opening = self.fleet.open_ahead(self._plans, 0 if ends else AT_ONCE)
+        opening = self.fleet.open_ahead(self._plans, 0 if ends else AT_ONCE, self._most)
         return opening.now > 0 or (opening.left > 0 and not ends)
 
 

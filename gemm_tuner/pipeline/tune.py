@@ -76,7 +76,7 @@ class Tuning:
 
     def search(self, states: Sequence[SizeState], scripts: Scripts, checks: CheckStage) -> Named:
         """The finalists of these sizes, compiled. Launchers open the GPUs for what follows while nothing is timed."""
-        opens, compiling = OpensAhead(self.fleet, self.session.gpus), checks.compiling
+        opens, compiling = OpensAhead(self.fleet, self.session.gpus, len(states)), checks.compiling
         if checks.may_open_ahead(self.fleet) and checks.has_room(states):
             opens.plans = partial(plans_of, states, self.picker.places, self.session.planner(scripts), checks)
         rounds = self.rounds(states, scripts, compiling, opens)

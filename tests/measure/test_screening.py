@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -112,6 +112,20 @@ def test_the_process_opens_the_gpu_before_its_first_plan(opened: Opened, tmp_pat
     assert (tmp_path / "resident.opening.opened").exists()
     done = launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), tmp_path / "00-screen")
     assert statuses(done.timings) == {"good_1": "ok", "kills_2": "crashed", "good_3": "ok"}
+
+
+def test_launchers_of_finals_are_told_how_many_of_them_open_the_gpu(opened: Opened) -> None:
+    asked: list[tuple[int, int | None]] = []
+
+    class Finals(LiveLauncher):
+        def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
+            asked.append((at_once, most))
+            return Openings(1, 0)
+
+    launcher = opened()
+    launcher.finals = Finals(**{one.name: getattr(launcher.finals, one.name) for one in fields(LiveLauncher)})
+    assert launcher.open_ahead([plan((ONE, [])), plan((ONE, []), stage=FINALS)], 2, 5) == Openings(1, 0)
+    assert asked == [(2, 5)]
 
 
 def test_one_that_dies_while_it_opens_the_gpu_is_waited_for_no_longer(

@@ -296,6 +296,7 @@ def test_launchers_open_the_gpu_for_finals_and_checks_a_few_at_a_time(tmp_path: 
         assert len(list(tmp_path.rglob(f"*{OPENING}"))) == 5  # what was open reads kernels
         launcher.prepare_finals(3)
         until(lambda: len(list(tmp_path.rglob(LOADED_FILE))) == 4)
+        assert launcher.open_ahead(plans, 2, 2) == Openings(0, 0)
         assert launcher.open_ahead(plans, 0) == Openings(0, 1)
         start = tmp_path / "finals"
         start.mkdir()

@@ -17,7 +17,7 @@ from gemm_tuner.decide.finals_plan import MORE_PROCESSES, PROCESSES, PUBLISH_AGA
 from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY, Method, Plan, Work
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.openings import Openings
-from gemm_tuner.pipeline.opens_ahead import AT_ONCE, OpensAhead
+from gemm_tuner.pipeline.opens_ahead import AT_ONCE, FEWEST_SIZES, OpensAhead
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.search.plain import Full
 
@@ -29,6 +29,7 @@ class Opens(StandInGpu):
     """Opens for as long as it is let: ``now`` launchers do, and end when no other may begin."""
 
     asked: list[int] = field(default_factory=list)
+    most: list[int | None] = field(default_factory=list)
     timed: list[int] = field(default_factory=list)  # how many were opening when a plan began
     stages: list[tuple[str, ...]] = field(default_factory=list)
     named: list[int] = field(default_factory=list)  # of the finals' plan
@@ -40,8 +41,9 @@ class Opens(StandInGpu):
     def prepare_finals(self, count: int) -> None:
         self.prepared.append(count)
 
-    def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
+    def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
         self.asked.append(at_once)
+        self.most.append(most)
         self.stages.append(tuple(plan.stage for plan in plans))
         self.named += [sum(len(work.entries) for work in plan.work) for plan in plans if plan.stage == FINALS]
         self.begun.append([plan.stage for plan in self.plans].count(FINALS))
@@ -55,7 +57,7 @@ def test_nobody_opens_a_gpu_while_another_is_timed(tmp_path: Path) -> None:
     gpus = [Opens(), Opens()]
     batch = Batch(tmp_path, *gpus)
     plans = batch.session.planner(scripts_of(batch.states)).opening([(state, state.kept) for state in batch.states])
-    opens = OpensAhead(batch.fleet, batch.session.gpus, lambda: [plans])
+    opens = OpensAhead(batch.fleet, batch.session.gpus, FEWEST_SIZES, lambda: [plans])
     for gpu in gpus:
 
         def before(plan: Plan, gpu: Opens = gpu) -> None:
@@ -88,7 +90,7 @@ def test_none_is_opened_between_parts_of_a_round_that_are_compiled_at_once(
             self._begun = True
 
     compiling = CompilesAll(clocked(batch.session), takes_s=2.0, later_s=takes_s)
-    rounds = batch.rounds(compiling, Noted(batch.fleet, batch.session.gpus))
+    rounds = batch.rounds(compiling, Noted(batch.fleet, batch.session.gpus, 2))
     rounds.learn(rounds.time(rounds.propose()))
     assert len(begun) == times
     assert len(batch.plans) == times
@@ -98,7 +100,7 @@ def test_a_gpu_that_another_run_times_on_is_not_opened(tmp_path: Path) -> None:
     gpu = Opens()
     batch = Batch(tmp_path, gpu)
     plan = batch.session.planner(scripts_of(batch.states)).opening([(state, state.kept) for state in batch.states])
-    opens = OpensAhead(batch.fleet, batch.session.gpus, lambda: [plan])
+    opens = OpensAhead(batch.fleet, batch.session.gpus, FEWEST_SIZES, lambda: [plan])
     with batch.session.gpus.held_if_free() as is_held:
         assert is_held
         opens.begin()
@@ -116,8 +118,12 @@ def test_nothing_is_opened_on_the_machines_of_a_cluster(tmp_path: Path) -> None:
         assert not is_held
 
 
-@pytest.mark.parametrize("overlaps", [True, False])
-def test_a_run_opens_for_finals_and_checks_where_their_processes_start_together(overlaps: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("overlaps", "fewest"), [(True, 2), (True, 3), (False, 2)])
+def test_a_run_opens_for_finals_and_checks_where_their_processes_start_together(
+    overlaps: bool, fewest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of finals and checks before these begin only if the run has many sizes, so that the search takes long."""
+    monkeypatch.setattr("gemm_tuner.pipeline.opens_ahead.FEWEST_SIZES", fewest)
     gpu = Opens(overlaps=overlaps)
     batch = Batch(tmp_path, gpu, compile_stage=False)
     Tuning(batch.session, batch.states, [gpu]).run()
@@ -130,8 +136,10 @@ def test_a_run_opens_for_finals_and_checks_where_their_processes_start_together(
     # whether there are any.
     if overlaps:
         assert (last, gpu.asked[-1], gpu.begun[-1]) == ((FINALS,), PUBLISH_AGAIN, PROCESSES)
+    *ahead, beside = gpu.most or [None]
+    assert beside is None and set(ahead) == ({PROCESSES if fewest == 2 else 0} if overlaps else set())
     # For those that choose, launchers wait from the first screening on.
-    assert (PROCESSES + MORE_PROCESSES in gpu.prepared[:-2]) == overlaps
+    assert (PROCESSES + MORE_PROCESSES in gpu.prepared[:-2]) == (overlaps and fewest == 2)
 
 
 def test_no_gpu_is_opened_ahead_where_a_size_may_lack_the_memory(tmp_path: Path) -> None:
@@ -152,7 +160,7 @@ def test_a_gpu_is_opened_for_the_finals_of_its_own_sizes(tmp_path: Path) -> None
     seen: list[list[Problem]] = []
 
     class Told(StandInGpu):
-        def open_ahead(self, plans: Sequence[Plan], at_once: int) -> Openings:
+        def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
             seen.append([work.problem for plan in plans for work in plan.work])
             return Openings(1, 0)
 
