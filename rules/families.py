@@ -8,7 +8,7 @@ winners of the run after it are in results/tuned/nvidia_h200_bf16.yaml, and a te
 import numpy as np
 
 from gemm_tuner.core.dtypes import DTYPES
-from gemm_tuner.gemm.descriptors import rows_fit_descriptors, whole_rows
+from gemm_tuner.gemm.descriptors import rows_fit_descriptors, slice_step, whole_rows
 from gemm_tuner.gemm.families import gemm_cute
 from gemm_tuner.gemm.families.family import names_of
 from gemm_tuner.gemm.model import usable_sms
@@ -97,7 +97,7 @@ def slices_for_idle_sms(c, p, d):
     Unequal ones are for warp groups that share a tile: they were not tried with others.
     """
     tiles, _ = blocks_of_cute(c, p, d)
-    equal = (p.k * DTYPES[p.dtype_a].size_bytes % (16 * c.SPLIT_K) == 0) & (c.PACK_BLOCK == 0)
+    equal = (p.k % (slice_step(p) * c.SPLIT_K) == 0) & (c.PACK_BLOCK == 0)
     few = (2 * tiles <= d.num_sms) & (tiles * c.SPLIT_K <= 2 * d.num_sms) & (p.k >= 384 * c.SPLIT_K)
     return (c.SPLIT_K == 1) | (few & (equal | (c.PINGPONG == 0)))
 

@@ -41,12 +41,14 @@ def fp8_along_k(c, p, d):
 def scales_of_blocks(c, p, d):
     """Scales of blocks are applied to the products of one block of K, on Hopper by gemm_cute.
 
-    By warp groups that share a tile, one above the other.
+    By warp groups that share a tile, one above the other. With swapped operands a thread holds the scales of columns,
+    up to 80, of three warp groups up to 32; else registers are spilled.
     """
     able = not gemm_cute.in_tensor_memory(d) and p.scaling == "block"
     above = (c.PINGPONG == 0) & (c.BLOCK_SIZE_M != 320) & ((c.BLOCK_SIZE_M != 192) | (c.BLOCK_SIZE_N <= 128))
     whole = (c.BLOCK_SIZE_K == SCALE_BLOCK) & (c.BLOCK_SIZE_N % 16 == 0)
-    return (able & above & whole & (c.PACK_BLOCK == 0)) | np.full(c.BLOCK_SIZE_M.shape, p.scaling != "block")
+    few = (c.SWAP_AB == 0) | (c.BLOCK_SIZE_N <= np.where(gemm_cute.warp_groups(c) == 3, 32, 80))
+    return (able & above & whole & few & (c.PACK_BLOCK == 0)) | np.full(c.BLOCK_SIZE_M.shape, p.scaling != "block")
 
 
 @rule(VALIDITY, families=CUTE)
@@ -135,12 +137,12 @@ def stages_of_class(c, p, d):
 def sums_fit_registers(c, p, d):
     """A thread holds up to 216 sums of two warp groups, 128 of three. Not on Blackwell.
 
-    With scales of blocks also the products of a block, and the scales of columns where operands are swapped.
+    With scales of blocks also the products of a block, and so 208 in all.
     """
     if gemm_cute.in_tensor_memory(d):
         return c.BLOCK_SIZE_M > 0
-    of_block = np.where(c.SWAP_AB == 1, c.BLOCK_SIZE_N, c.BLOCK_SIZE_N // 2) * (p.scaling == "block")
-    return gemm_cute.accumulators(c) + of_block <= np.where(gemm_cute.warp_groups(c) == 3, 128, 216)
+    of_block, most = (c.BLOCK_SIZE_N // 2, 208) if p.scaling == "block" else (0, 216)
+    return gemm_cute.accumulators(c) + of_block <= np.where(gemm_cute.warp_groups(c) == 3, 128, most)
 
 
 @rule(VALIDITY)

@@ -30,6 +30,14 @@ class LoadedAhead:
     vendors: set[Problem] = field(default_factory=set)
     records: bool = False
 
+    def has_called(self, plan: Plan) -> bool:
+        """Whether the vendor library has been called for all sizes of a plan that it is timed for."""
+        return all(
+            work.problem in self.vendors or not workload_of(work.problem.kind).has_baseline_call
+            for work in plan.work
+            if work.vendor
+        )
+
 
 class Loading:
     """What a launcher loads before its profiler records, and the begin of that.

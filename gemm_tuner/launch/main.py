@@ -81,7 +81,7 @@ def main(
     except UserError as error:
         print(error.one_line(), file=sys.stderr)
         return error.exit_status
-    if ahead is not None and ahead.records and any(map(loads_when_called, scripts)):
+    if ahead is not None and ahead.records and (any(map(loads_when_called, scripts)) or not ahead.has_called(plan)):
         return 0  # without a journal: another process takes its place, which loads before it records
     path = arguments.journal or arguments.plan.parent / "journal.jsonl"
     try:

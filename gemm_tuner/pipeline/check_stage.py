@@ -29,8 +29,8 @@ from gemm_tuner.store.store import Store
 # counts.
 CHECKED_AHEAD = 2
 # More than the contexts of nine launchers take; and a multiple of a size's operands that leaves room for copies and
-# scratch.
-OPEN_BYTES, OPERANDS_TIMES = 9 * 2**30, 4
+# scratch, of fp8 five times as much.
+OPEN_BYTES, OPERANDS_TIMES = 9 * 2**30, 6
 # Number of finalists per size whose odd-size kernels are compiled before the check; others are compiled during it.
 ODD_COMPILES_A_SIZE = 2
 

@@ -24,6 +24,8 @@ AT_ONCE = 2
 # screening would wait for them, and all side by side take less: they open the GPU when finals begin.
 FEWEST_SIZES = 24
 LOOK_EVERY_S = 0.05
+# For what has begun to end: a launcher that hangs is killed when its own plan says nothing.
+LIMIT_S = 60.0
 
 
 @dataclass
@@ -39,6 +41,7 @@ class OpensAhead:
     _background: Background = field(default_factory=partial(Background, "opens GPUs ahead"))
     _ends: threading.Event = field(default_factory=threading.Event)
     _begun: bool = False
+    _latest: float = 0.0  # until when what has begun is waited for
 
     def begin(self) -> None:
         """From now on until ``end`` launchers may open the GPUs, beside the caller. Called again, it does nothing."""
@@ -54,13 +57,18 @@ class OpensAhead:
         processes that choose wait, too, which need not be needed: they open the GPU in their turns."""
         if self._plans and self._most:
             self.fleet.prepare_finals(PROCESSES + MORE_PROCESSES)
+        self.stop()
+
+    def stop(self) -> None:
+        """As ``end``, when nothing will be timed."""
+        self._latest, self._begun = time.monotonic() + LIMIT_S, False
         self._ends.set()
         self._background.end()
-        self._begun = False
 
     @property
     def _most(self) -> int:
-        """How many launchers of finals open a GPU; others load what they need besides. Screening's always open it."""
+        """How many launchers of finals, and of checks, open a GPU; others load what they need besides. Screening's
+        always open it."""
         return PROCESSES if self.sizes >= FEWEST_SIZES else 0
 
     def _run(self) -> None:
@@ -70,6 +78,8 @@ class OpensAhead:
 
     def _goes_on(self) -> bool:
         ends = self._ends.is_set()
+        if ends and time.monotonic() > self._latest:
+            return False
         opening = self.fleet.open_ahead(self._plans, 0 if ends else AT_ONCE, self._most)
         return opening.now > 0 or (opening.left > 0 and not ends)
 

@@ -90,7 +90,7 @@ class Tuning:
             self.session.log.passed("pick the finalists")
             return self.picker.compiled(finalists, compiling)
         finally:
-            opens.end()
+            opens.stop()
 
     def decide(self, finalists: Named, checks: CheckStage) -> None:
         """Finals, check, finish; repeated with the next best of sizes without a right finalist."""
@@ -122,7 +122,7 @@ class Tuning:
 
             def when_last() -> None:
                 begin_checks()
-                if checks.may_open_ahead(self.fleet):
+                if checks.may_open_ahead(self.fleet) and checks.has_room(state for state, _ in finalists):
                     self.fleet.open_ahead([self.finals.planner.opening(finalists)], PUBLISH_AGAIN)
 
             self.finals.run(finalists, when_last)

@@ -25,7 +25,7 @@ GRID, STREAM = "grdx", "strm"
 # Buffers of what is recorded are saved when the recording ends, not whenever one is full: two threads may save such in
 # the wrong order, at which nsys 2023.4 gives the whole recording up ("Wrong event order has been detected"). It did so
 # with 4 of 38 starts of two runs on two H100s (2026-11-26), and since with none of 41.
-NEVER_MS = 10 * 60 * 1000
+NEVER_MS = 24 * 60 * 60 * 1000  # nsys waits for no longer than the process lives
 # As ``--timeunit nsec`` writes it.
 IN_NANOSECONDS = PlainTable("Start (ns)", "Duration (ns)", "GrdX", "Strm", "Name")
 DECIMAL = re.compile(r"[0-9]+\.[0-9]+")

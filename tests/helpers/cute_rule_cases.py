@@ -74,11 +74,13 @@ VALIDITY_CASES = (
          {**OF_BLOCKS, "PROGRAMS_PER_SM": 1, "PINGPONG": 1}),
     Case("scales_of_blocks", BLOCKS, {**OF_BLOCKS, "BLOCK_SIZE_M": 192},
          {**OF_BLOCKS, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 160}),
-    # 128 sums and 64 products for each of 256 threads; with 144 columns 144 and 72. Swapped: 64, 64 and 64 scales.
+    # 128 sums and 64 products for each of 256 threads; with 144 columns 144 and 72.
     Case("sums_fit_registers", BLOCKS, {**OF_BLOCKS, "BLOCK_SIZE_M": 256},
-         {**OF_BLOCKS, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 160}),
-    Case("sums_fit_registers", On((128, 4096, 4096), keys={**BLOCK_SCALES, **NT}), {**OF_BLOCKS, "SWAP_AB": 1},
-         {**OF_BLOCKS, "SWAP_AB": 1, "BLOCK_SIZE_N": 160}),
+         {**OF_BLOCKS, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 144}),
+    Case("scales_of_blocks", BLOCKS, {**OF_BLOCKS, "SWAP_AB": 1, "BLOCK_SIZE_N": 80},
+         {**OF_BLOCKS, "SWAP_AB": 1, "BLOCK_SIZE_N": 96}),
+    Case("scales_of_blocks", BLOCKS, {**OF_BLOCKS, "SWAP_AB": 1, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 32},
+         {**OF_BLOCKS, "SWAP_AB": 1, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 64}),
     # 1280 is two slices of five blocks with a scale each, and no three equal ones, of which each has a block.
     Case("slices_of_k_of_class", On((200, 3072, 1280), keys={**BLOCK_SCALES, **NT}), {**OF_BLOCKS, "SPLIT_K": 2},
          {**OF_BLOCKS, "SPLIT_K": 16}),
@@ -165,4 +167,11 @@ HEURISTIC_PLACES = (
     PlaceCase("something_to_pack", PACKED, On((4096, 4096, 1023)), On(LARGE)),
     PlaceCase("swapped_for_few_rows", SWAPPED, On((256, 4096, 4096)), On((272, 4096, 4096))),
     PlaceCase("slices_for_idle_sms", {**CUTE, "SPLIT_K": 4}, On((200, 3072, 12288)), On((200, 3072, 1024))),
+    # 4096 tiles of 128 x 128 are 31 waves.
+    PlaceCase(
+        "full_waves",
+        {**OF_BLOCKS, "PROGRAMS_PER_SM": 1},
+        On((8192, 8192, 4096), keys={**BLOCK_SCALES, **NT}),
+        On((8192, 8192, 4096), keys=FP8_NT),
+    ),
 )

@@ -177,10 +177,15 @@ def test_what_is_loaded_before_the_plan_comes_is_not_loaded_again(
     assert heard == ["vendor", "recording"] and loading.done
 
 
-def test_a_recording_that_has_begun_is_not_for_kernels_that_are_loaded_when_called(tmp_path: Path) -> None:
-    """The process ends without a journal: then another one has its plan."""
+@pytest.mark.parametrize("loads_when_called", [True, False])
+def test_a_recording_that_has_begun_is_not_for_what_is_loaded_when_called(
+    loads_when_called: bool, tmp_path: Path
+) -> None:
+    """Neither kernels nor, where another GPU's sizes come, the vendor library's: the process ends without a journal,
+    and another one has its plan."""
     path = tmp_path / "plan.json"
-    (tmp_path / "script.py").write_text("CONFIGS = {}\nLOADS_WHEN_CALLED = True\n")
-    Plan(FINALS, ("script.py",), (), Method(), device="cpu").write(path)
+    (tmp_path / "script.py").write_text(f"CONFIGS = {{}}\nLOADS_WHEN_CALLED = {loads_when_called}\n")
+    works = () if loads_when_called else (replace(work(vendor=True), entries=()),)
+    Plan(FINALS, ("script.py",), works, Method(), device="cpu").write(path)
     assert main_module.main(["--plan", str(path)], str(tmp_path), ahead=LoadedAhead(records=True)) == 0
     assert not (tmp_path / "journal.jsonl").exists()

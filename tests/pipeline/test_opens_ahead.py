@@ -96,6 +96,29 @@ def test_none_is_opened_between_parts_of_a_round_that_are_compiled_at_once(
     assert len(batch.plans) == times
 
 
+def test_a_launcher_that_never_opens_the_gpu_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Hangs(Opens):
+        def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
+            self.has_asked.set()
+            return Openings(1, 0)
+
+    monkeypatch.setattr("gemm_tuner.pipeline.opens_ahead.LIMIT_S", 0.01)
+    gpu = Hangs()
+    batch = Batch(tmp_path, gpu)
+    plan = batch.session.planner(scripts_of(batch.states)).opening([(state, state.kept) for state in batch.states])
+    opens = OpensAhead(batch.fleet, batch.session.gpus, FEWEST_SIZES, lambda: [plan])
+    opens.begin()
+    assert gpu.has_asked.wait(60)
+    opens.end()
+    assert PROCESSES + MORE_PROCESSES in gpu.prepared
+    gpu.prepared.clear()
+    opens.begin()
+    opens.stop()
+    assert not gpu.prepared  # nothing more will be timed
+
+
 def test_a_gpu_that_another_run_times_on_is_not_opened(tmp_path: Path) -> None:
     gpu = Opens()
     batch = Batch(tmp_path, gpu)
@@ -148,6 +171,10 @@ def test_no_gpu_is_opened_ahead_where_a_size_may_lack_the_memory(tmp_path: Path)
     batch = Batch(tmp_path, sizes=[ONE, huge])
     stage = batch.session.check_stage(scripts_of(batch.states), None)
     assert stage.has_room(batch.states[:1]) and not stage.has_room(batch.states)
+    gpu = Opens(overlaps=True)
+    batch = Batch(tmp_path / "run", gpu, sizes=[ONE, huge], compile_stage=False)
+    Tuning(batch.session, batch.states, [gpu]).run()
+    assert gpu.plans and not gpu.asked
 
 
 def test_launchers_open_for_all_sizes_and_the_vendor_library(tmp_path: Path) -> None:

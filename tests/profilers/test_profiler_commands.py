@@ -59,7 +59,7 @@ def test_nsys_command() -> None:
         "-s",
         "none",
         "--cpuctxsw=none",
-        "--cuda-flush-interval=600000",
+        "--cuda-flush-interval=86400000",
         "-c",
         "cudaProfilerApi",
         "--capture-range-end=stop",
