@@ -85,7 +85,7 @@ class Waiting:
         return replace(ended, log_path=plan.parent / LOG)
 
     def load(self, plan: Plan) -> None:
-        """Lets it load what a plan like this one needs besides the GPU, when it has imported what takes seconds."""
+        """Lets it load the scripts of a plan like this one, when it has imported what takes seconds."""
         path = self.folder / LOADING
         plan.write(path)
         os.write(self._pipe, f"{LOAD} {path}\n".encode())
@@ -121,7 +121,7 @@ class StartsAhead:
     environment: returns that of launchers.
     arguments:   of ``script``, which is ``launch/waiting.py``: the language, the folder of the scripts, and options.
     folder:      for the folders of the launchers.
-    _for:        like the plan that they are to load for; None while it is unknown.
+    _example:    a plan with the scripts that they are to load; None while it is unknown.
     _starter:    starts the processes, which the operating system ends with the thread that started them.
     """
 
@@ -131,7 +131,7 @@ class StartsAhead:
     folder: Path
     script: Path = WAITING
     _waiting: list[Waiting] = field(default_factory=list)
-    _for: Plan | None = None
+    _example: Plan | None = None
     _number: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _starter: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1))
@@ -152,12 +152,12 @@ class StartsAhead:
                     one.open(plan)
 
     def open_some(self, plan: Plan, at_once: int, most: int | None = None) -> Openings:
-        """Lets those that wait, and others from now on, load what a plan like this one needs besides the GPU. Those
+        """Lets those that wait, and others from now on, load the scripts of a plan like this one. Those
         that have done so open the GPU, up to ``at_once`` at the same time, and no more than the ``most`` that have
         waited longest; unless ``at_once`` is 0, those that have opened it read the kernels of this plan."""
         with self._lock:
-            if self._for is None:
-                self._for = plan
+            if self._example is None:
+                self._example = plan
                 for one in self._waiting:
                     one.load(plan)
             alive = [one for one in self._waiting if one.alive][:most]
@@ -204,6 +204,6 @@ class StartsAhead:
             raise
         process.close_stdin()
         started = Waiting(where, process, pipe)
-        if self._for is not None:
-            started.load(self._for)
+        if self._example is not None:
+            started.load(self._example)
         return started
