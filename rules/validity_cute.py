@@ -39,10 +39,11 @@ def fp8_along_k(c, p, d):
 
 @rule(VALIDITY, families=CUTE)
 def scales_of_blocks(c, p, d):
-    """Scales of blocks are applied to the products of one block of K, on Hopper by gemm_cute.
+    """With scales of blocks: gemm_cute on Hopper, 128 elements along K, columns in 16s, no pingpong.
 
-    By warp groups that share a tile, one above the other. With swapped operands a thread holds the scales of columns,
-    up to 80, of three warp groups up to 32; else registers are spilled.
+    Scales are applied to the products of one block of K, by warp groups one above the other in a tile: not 320 rows,
+    nor 192 with more than 128 columns. With swapped operands a thread holds the scales of columns, up to 80, of three
+    warp groups up to 32; else registers are spilled.
     """
     able = not gemm_cute.in_tensor_memory(d) and p.scaling == "block"
     above = (c.PINGPONG == 0) & (c.BLOCK_SIZE_M != 320) & ((c.BLOCK_SIZE_M != 192) | (c.BLOCK_SIZE_N <= 128))

@@ -205,5 +205,9 @@ class StartsAhead:
         process.close_stdin()
         started = Waiting(where, process, pipe)
         if self._example is not None:
-            started.load(self._example)
+            try:
+                started.load(self._example)
+            except OSError:
+                started.close()
+                raise
         return started

@@ -126,6 +126,18 @@ def test_one_that_died_while_it_waited_costs_nothing(launcher: LiveLauncher, tmp
     assert timed_by(launcher, tmp_path / "0-finals", "good_1") != gone
 
 
+def test_one_that_cannot_be_told_what_to_load_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(plan: Plan, path: Path) -> None:
+        raise OSError("no space left on device")
+
+    of = ("none", str(tmp_path)), tmp_path / "ahead"
+    starts = StartsAhead(lambda argv, _: argv, lambda: {**os.environ, "PYTHONPATH": str(ROOT)}, *of)
+    starts.open_some(Plan(FINALS, (), (), Method()), 0)
+    monkeypatch.setattr(Plan, "write", full)
+    starts.prepare(1)
+    assert starts.take() is None and not list((tmp_path / "ahead").iterdir())
+
+
 def test_what_libraries_set_meanwhile_costs_no_start(
     launcher: LiveLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
