@@ -197,3 +197,5 @@ def test_a_gpu_is_opened_for_the_finals_of_its_own_sizes(tmp_path: Path) -> None
     fleet.home = {ONE: 1, TWO: 0}
     fleet.open_ahead([plan], 2)
     assert seen[2:] == [[TWO], [ONE]]
+    fleet.open_ahead([replace(plan, stage=VERIFY)], 2)  # any GPU checks any size
+    assert seen[4:] == [[ONE, TWO], [ONE, TWO]]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ from round_batches import (
 from samples import problem
 from tuning import StandInGpu, limit, state_of
 
+from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Device
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure.budget import Budget
@@ -246,3 +249,17 @@ def test_nothing_is_chosen_beside_few_of_many_sizes(tmp_path: Path) -> None:
     batch.run(CompilesAll())
     assert [sum(len(work.entries) for work in plan.work) for plan in batch.plans] == [10, 20, 20, 10]
     assert seen == [20, 20]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_is_to_be_chosen_is_chosen_though_nothing_was_timed(fails: bool) -> None:
+    """Or the next choice would wait for it for ever."""
+    chosen: list[int] = []
+    offers = Offers()
+    for number in range(2):
+        offers.choose = partial(chosen.append, number)
+        with contextlib.suppress(EnvironmentFault), offers.chosen_beside():
+            if fails:
+                raise EnvironmentFault("no GPU is left")
+    offers.end()
+    assert chosen == [0, 1]
