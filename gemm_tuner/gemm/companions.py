@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gemm_tuner.core.dtypes import DTYPES
-from gemm_tuner.gemm.descriptors import CHUNK_BYTES, has_equal_slices, slice_step, whole_rows
+from gemm_tuner.gemm.descriptors import chunk_elements, has_equal_slices, slice_step, whole_rows
 from gemm_tuner.gemm.families.family import family_of
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 
@@ -44,11 +43,10 @@ def odd_companion(problem: GemmProblem, config: dict[str, Any], descriptors: boo
     k = 2 * config["BLOCK_SIZE_K"] * config["SPLIT_K"] + (WHOLE_ROWS if descriptors else 7)
     if family.equal_slices_are_views:
         # Its kernel is the problem's: for equal slices of K, or for others.
-        chunk = CHUNK_BYTES // DTYPES[problem.dtype_a].size_bytes
         is_equal = has_equal_slices(problem, config["SPLIT_K"])
         k = 2 * config["BLOCK_SIZE_K"] * config["SPLIT_K"]
         whole = WHOLE_ROWS if config["SPLIT_K"] == 1 else max(WHOLE_ROWS, slice_step(problem))
-        k += whole * config["SPLIT_K"] if is_equal else chunk
+        k += whole * config["SPLIT_K"] if is_equal else chunk_elements(problem)
     if family.by_small_side:
         m, n = (problem.m, n) if problem.m <= problem.n else (n, problem.n)
     return replace(problem, m=m, n=n, k=k, batch=min(problem.batch, COMPANION_BATCH))

@@ -37,6 +37,10 @@ def has_equal_slices(problem: GemmProblem, split_k: int) -> bool:
 
 
 def slice_step(problem: GemmProblem) -> int:
-    """Elements along K of which a slice that is a view has a multiple: CHUNK_BYTES, or a block that has a scale."""
-    chunk = CHUNK_BYTES // DTYPES[problem.dtype_a].size_bytes
-    return SCALE_BLOCK if problem.scaling == "block" else chunk
+    """Elements along K of which a slice that is a view has a multiple: a chunk, or a block that has a scale."""
+    return SCALE_BLOCK if problem.scaling == "block" else chunk_elements(problem)
+
+
+def chunk_elements(problem: GemmProblem) -> int:
+    """Elements of A in CHUNK_BYTES."""
+    return CHUNK_BYTES // DTYPES[problem.dtype_a].size_bytes

@@ -26,7 +26,7 @@ AA_TEST = "A/A"
 # Name of a configuration's calls between others of its size: while clocks stay, they all take the same time.
 REFERENCE = "reference"
 # What a launcher that waits for the path of a plan does for another one at a line of this word and its path: it loads
-# what that needs besides the GPU, and opens the GPU.
+# its scripts, and opens the GPU.
 LOAD, OPEN = "load", "open"
 # Files in its folder: it has done that.
 LOADED_FILE, OPENED_FILE = "loaded", "opened"

@@ -92,7 +92,7 @@ class Waiting:
 
     def open(self, plan: Plan) -> None:
         """Lets it open the GPU, once, for a plan like this one, which it does not execute; told of another plan, it
-        reads what that needs besides."""
+        reads that one's kernels."""
         if plan not in self._told:
             path = self.folder / (f"{len(self._told)}-{OPENING}" if self._told else OPENING)
             plan.write(path)
@@ -152,9 +152,9 @@ class StartsAhead:
                     one.open(plan)
 
     def open_some(self, plan: Plan, at_once: int, most: int | None = None) -> Openings:
-        """Lets those that wait, and others from now on, load the scripts of a plan like this one. Those
-        that have done so open the GPU, up to ``at_once`` at the same time, and no more than the ``most`` that have
-        waited longest; unless ``at_once`` is 0, those that have opened it read the kernels of this plan."""
+        """Lets those that wait, and others from now on, load the scripts of a plan like this one. Those that have done
+        so open the GPU, up to ``at_once`` at the same time, and no more than the ``most`` that have waited longest;
+        unless ``at_once`` is 0, those that have opened it read the kernels of this plan."""
         with self._lock:
             if self._example is None:
                 self._example = plan

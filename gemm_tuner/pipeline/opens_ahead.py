@@ -54,7 +54,7 @@ class OpensAhead:
 
     def end(self) -> None:
         """Lets no other begin, and waits for those that have begun. From the first time on, launchers for further
-        processes that choose wait, too, which need not be needed: they open the GPU in their turns."""
+        processes that choose wait, too. Not every run needs these: they open the GPU in their turns."""
         if self._plans and self._most:
             self.fleet.prepare_finals(PROCESSES + MORE_PROCESSES)
         self.stop()
@@ -67,8 +67,8 @@ class OpensAhead:
 
     @property
     def _most(self) -> int:
-        """How many launchers of finals, and of checks, open a GPU; others load what they need besides. Screening's
-        always open it."""
+        """How many launchers of finals, and of checks, open a GPU; others only load scripts. Screening's always open
+        it."""
         return PROCESSES if self.sizes >= FEWEST_SIZES else 0
 
     def _run(self) -> None:
