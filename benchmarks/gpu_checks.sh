@@ -78,7 +78,7 @@ for m, n, k in re.findall(r"M: (\d+), N: (\d+), K: (\d+)", sys.stdin.read()):
                 read -r name ids <<< "$run"
                 sizes="$out/both_layouts.yaml" tune "$name" --compare --profiler nsys --fresh --families "$triton" --gpu_ids "$ids"
             done
-            grep -H "^in all " "$out"/gpus_{one,two}.log
+            grep -HE "^(in all|from first screening) " "$out"/gpus_{one,two}.log
             ;;
         wide)
             "$python" tune_gemm.py -m 4096 -n 4096 -k 4096 --no_heuristics --space benchmarks/wide_space_sm_90.yaml --search full \

@@ -42,7 +42,7 @@ def accounted(options: RunOptions, console: Console, out: Console) -> Iterator[R
     yield log
     log.passed("close the run")
     if log.stage_seconds and (options.time_breakdown or options.verbose):
-        run_summary.stage_table(out, log.stage_seconds, log.outside_seconds, log.accounted_s)
+        run_summary.stage_table(out, log)
         if starts := log.notes.get("starts"):
             run_summary.start_table(out, starts)
 

@@ -27,6 +27,7 @@ class RunLog:
     stage_seconds: wall time by stage. facts: counts by name. notes: other entries for run.json.
     began:         time.monotonic() from which on every moment belongs to a stage or to a part outside of them.
     outside_seconds: wall time of these parts.
+    spans:         the first begin and the last end of each stage, of time.monotonic().
     """
 
     console: Console
@@ -37,6 +38,7 @@ class RunLog:
     notes: dict[str, Any] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
     outside_seconds: dict[str, float] = field(default_factory=dict)
+    spans: dict[str, tuple[float, float]] = field(default_factory=dict)
     _until: float = field(init=False)  # all before belongs to a stage or part
     _in_stages: int = field(default=0, init=False)
 
@@ -65,6 +67,7 @@ class RunLog:
         self.passed(f"before {name}", begun)
         now = time.monotonic()
         _add(self.stage_seconds, name, now - begun)
+        self.spans[name] = (self.spans[name][0] if name in self.spans else begun, now)
         if not self._in_stages:
             self._until = now
 
@@ -77,6 +80,12 @@ class RunLog:
             now = time.monotonic() if until is None else until
             _add(self.outside_seconds, part, now - self._until)
             self._until = now
+
+    def between_s(self, first: str, last: str) -> float | None:
+        """The time from the first begin of one stage to the last end of another; None if either has not run."""
+        if first not in self.spans or last not in self.spans:
+            return None
+        return self.spans[last][1] - self.spans[first][0]
 
     @property
     def accounted_s(self) -> float:

@@ -8,18 +8,21 @@ from typing import Any
 from rich.console import Console
 
 from gemm_tuner.measure.phases import PARTS, PHASES
+from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.system.terminal_table import Column, print_table
 
 SHOWN_S = 0.05  # the least time that a table of tenths shows
 
 
-def stage_table(
-    console: Console, stage_seconds: Mapping[str, float], outside: Mapping[str, float], in_all_s: float
-) -> None:
-    """Prints the wall time of each stage, that of the parts outside the stages as far as they show, and that of the
-    command, seconds."""
-    parts = [(f"- {name}", seconds) for name, seconds in outside.items() if seconds >= SHOWN_S]
-    times = [*stage_seconds.items(), ("outside the stages", sum(outside.values())), *parts, ("in all", in_all_s)]
+def stage_table(console: Console, log: RunLog) -> None:
+    """Prints the wall time of each stage, that of the parts outside the stages as far as they show, that of the
+    command, and how much of it measured: from the first screening to the last verdict. All in seconds."""
+    parts = [(f"- {name}", seconds) for name, seconds in log.outside_seconds.items() if seconds >= SHOWN_S]
+    outside = ("outside the stages", sum(log.outside_seconds.values()))
+    times = [*log.stage_seconds.items(), outside, *parts, ("in all", log.accounted_s)]
+    measured_s = log.between_s("screen", "check")
+    if measured_s is not None:
+        times.append(("from first screening to last verdict", measured_s))
     rows = [(name, f"{seconds:.1f}") for name, seconds in times]
     print_table(console, "Time per stage", (Column("stage"), Column("s", is_number=True)), rows)
 

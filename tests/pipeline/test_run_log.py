@@ -47,3 +47,16 @@ def test_a_stage_that_fails_has_passed_too(log: RunLog) -> None:
         raise KeyboardInterrupt
     log.passed("end")
     assert list(log.stage_seconds) == ["screen"] and list(log.outside_seconds) == ["before screen", "end"]
+
+
+def test_the_time_between_stages_is_from_the_first_begin_to_the_last_end(log: RunLog) -> None:
+    begun = time.monotonic()
+    log.add_stage("screen", begun)
+    for name in ("finals", "screen", "check", "check"):
+        with log.stage(name):
+            pass
+    ended = time.monotonic()
+    found = log.between_s("screen", "check")
+    assert found is not None
+    assert log.stage_seconds["screen"] <= found <= ended - begun
+    assert log.between_s("screen", "compile") is None
