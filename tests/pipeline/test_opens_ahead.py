@@ -119,6 +119,30 @@ def test_a_launcher_that_never_opens_the_gpu_is_not_waited_for_for_ever(
     assert not gpu.prepared  # nothing more will be timed
 
 
+def test_further_processes_open_the_gpu_after_all_that_every_run_needs(tmp_path: Path) -> None:
+    """They must not keep screening waiting for one that is needed sooner."""
+    left = [1, 0, 0]
+
+    class OpensOne(Opens):
+        def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
+            self.most.append(most)
+            self.has_asked.set()
+            return Openings(0, left[0])
+
+    gpu = OpensOne()
+    batch = Batch(tmp_path, gpu)
+    plan = batch.session.planner(scripts_of(batch.states)).opening([(state, state.kept) for state in batch.states])
+    opens = OpensAhead(batch.fleet, batch.session.gpus, FEWEST_SIZES, lambda: [plan])
+    while left:
+        gpu.most.clear()
+        gpu.has_asked.clear()
+        opens.begin()
+        assert gpu.has_asked.wait(60)
+        opens.end()
+        assert set(gpu.most) == {PROCESSES if len(left) > 1 else PROCESSES + MORE_PROCESSES}
+        left.pop(0)
+
+
 def test_a_gpu_that_another_run_times_on_is_not_opened(tmp_path: Path) -> None:
     gpu = Opens()
     batch = Batch(tmp_path, gpu)
