@@ -113,6 +113,8 @@ class CompileStage:
         tasks = self._tasks(wanted, longest_first=until == NO_LIMIT)
         tasks = [task for task in tasks if key_of(task) not in service.results]
         if not tasks:
+            if then := list(then):
+                self.prefetch(then)
             return
         support = compile_tasks.support_task(tasks[0])
         self._run_store.set_fact(KERNELS_WANTED, self._run_store.num_compiles() + len(tasks))

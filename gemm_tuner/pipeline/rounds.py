@@ -27,6 +27,7 @@ from gemm_tuner.pipeline.round_parts import (
     joined,
     lasts_longer_than_a_choice,
     merged,
+    ready_first,
     view_of,
 )  # fmt: skip
 from gemm_tuner.pipeline.run_log import RunLog
@@ -106,20 +107,33 @@ class Rounds:
         return self.search.propose([one for one in views if one.problem in left], self.gpus.device)
 
     def time(self, asked: Named) -> Screened:
-        """Compiles and screens the proposals; in parts, if more plans cost nothing: those first whose kernels take
-        little to compile, so that the others are compiled meanwhile."""
+        """Compiles and screens the proposals; in parts, if more plans cost nothing: those first whose kernels are
+        compiled, then those whose kernels take little to compile, so that the others are compiled meanwhile."""
         screened: list[Screened] = []
         before: Named = []
         self._best_us = {state.problem: state.best_screened_us() for state, _ in asked}
         self._timed, self._likely = {state.problem: set() for state, _ in asked}, None
         in_parts = self.compiling is not None and not self.limits.budget.bounded and self.fleet.stays
-        groups = by_compile_work(asked, self.gpus.device.target) if in_parts else [asked]
+        groups = self._groups(asked) if in_parts else [asked]
         while groups:
             group, *groups = groups
             parts = even_parts(group, self.fleet.home, len(self.fleet.alive())) if in_parts else [group]
             screened += self._time_parts(parts, joined(groups), before)
             before = [*before, *group]
         return Screened.of_parts(screened)
+
+    def _groups(self, asked: Named) -> list[Named]:
+        """The proposals in the order in which their kernels are there to be timed."""
+        compiling = self.compiling
+        if compiling is None:
+            return [asked]
+        *ready, rest = ready_first(
+            asked,
+            lambda state, name: compiling.has([(state.problem, state.kept[name])]),
+            len(self.fleet.alive()),
+            lambda some: compiling.left_s(interleaved(some)),
+        )
+        return [*ready, *by_compile_work(rest, self.gpus.device.target)]
 
     def _time_parts(self, parts: list[Named], later: Named, before: Named) -> list[Screened]:
         """Compiles and screens parts one by one; together with one those after it that compile in no time.

@@ -71,13 +71,21 @@ class Clock:
 class CompilesSome:
     """Stands for the compile pool: books what it is asked for, the first as a spiller, and notes what it is offered.
 
-    takes_s: of each time that it is waited for. later_s: if it is not None, of each time but the first.
+    takes_s: of each time that it is waited for. later_s: if it is not None, of each time but the first. ready: what is
+    compiled before it is asked for, by short names.
     """
 
     spiller = NAMES[0]
 
-    def __init__(self, clock: Clock | None = None, takes_s: float = 0.0, later_s: float | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        takes_s: float = 0.0,
+        later_s: float | None = None,
+        ready: Collection[str] = (),
+    ) -> None:
         self.events: list[tuple[str, list[str]]] = []
+        self.ready = ready
         self.clock, self.takes_s = clock, takes_s
         self.later_s = takes_s if later_s is None else later_s
 
@@ -92,6 +100,9 @@ class CompilesSome:
             for name in names:
                 status = Status.SPILLED if name == self.spiller else Status.OK
                 state.record_compile(name, CompileResult(name, "d", status, message="spills 9"))
+
+    def has(self, wanted: Pairs) -> bool:
+        return all(named(problem, config.name) in self.ready for problem, config in wanted)
 
     def left_s(self, wanted: Pairs) -> float:
         return self.later_s

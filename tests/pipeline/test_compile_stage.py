@@ -67,6 +67,21 @@ def test_the_time_that_is_left_falls_with_what_is_compiled(tmp_path: Path, monke
         assert compiling.left_s(both) == 0
 
 
+def test_what_comes_next_is_compiled_though_nothing_is_left_of_what_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run, state = session(tmp_path, SIZE, compile_workers=1), state_of(SIZE, CONFIGS)
+    first, second = ([(SIZE, one)] for one in CONFIGS)
+    with run.compile_stage(run.write_scripts([*first, *second])) as compiling:
+        compiling.compile_sizes([(state, [CONFIGS[0].name])], "compile")
+        compiling.compile_sizes([(state, [CONFIGS[0].name])], "compile", then=second)
+        until = time.monotonic() + 60
+        while not compiling.has(second):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+
 def test_what_crashed_before_a_kill_still_stands_for_equal_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

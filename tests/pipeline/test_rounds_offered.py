@@ -85,6 +85,33 @@ def test_a_launcher_that_stays_times_a_part_of_a_round_while_the_rest_is_compile
     assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
 
 
+@pytest.mark.parametrize(
+    ("least", "left_s", "apart"),
+    [(8, 2.0, True), (9, 2.0, False), (8, 0.1, False)],
+    ids=["worth it", "few are compiled", "the others take no time"],
+)
+def test_what_is_compiled_already_is_timed_while_the_others_are_compiled(
+    least: int, left_s: float, apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", least)
+    batch = Batch(tmp_path, StandInGpu(stays=True), search=make_search("full", round_size=12))
+    ready, others = of_both(0, 2, 4, 5), of_both(1, 3)
+    compiling = CompilesAll(clocked(batch.session), takes_s=0.0, later_s=left_s, ready=ready)
+    run_with(batch, compiling)
+    if apart:
+        assert by_step(compiling.events) == [
+            {"compile": ready, "meanwhile": of_both_in_turns(1, 3), "offer": of_both_in_turns(1, 3), "screen": ready},
+            {"compile": others, "offer": [], "screen": others},
+        ]
+    else:
+        assert [names for what, names in compiling.events if what == "screen"] == [of_both(*range(6))]
+    assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
+
+
+def of_both_in_turns(*places: int) -> list[str]:
+    return [f"{m}/{place}" for place in places for m in (512, 64)]
+
+
 def test_kernels_that_take_long_to_compile_are_compiled_while_others_are_timed(tmp_path: Path) -> None:
     gpu = StandInGpu(us={CONFIGS[0].name: 7.0, CONFIGS[1].name: 9.0}, stays=True)
     batch = Batch(tmp_path, gpu, search=make_search("full", round_size=12))
