@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,6 +12,9 @@ from pathlib import Path
 from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES
 from gemm_tuner.measure.torch_ahead import TorchAhead
 
+# NumPy's library starts a thread for each core when it is imported, and each spins for 0.13 s: on 32 cores the import
+# takes 4.8 s of processor time, in every process that this one starts. Nothing here multiplies large matrices with it.
+ONE_THREAD = "OPENBLAS_NUM_THREADS", "1"
 # Where the driver of an NVIDIA GPU is loaded. Not of AMD's: it is not tested there that nothing is read of the
 # environment before the process has that of a launcher.
 GPU_NODES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
@@ -31,6 +35,7 @@ def times_here(words: Sequence[str], nodes: Sequence[Path] = GPU_NODES) -> bool:
 def ready() -> Callable[[], int]:
     """Starts the process that imports torch, if this process's command line asks for it, and returns the main function.
     Raises what importing that raises."""
+    os.environ.setdefault(*ONE_THREAD)
     ahead = TorchAhead.begin(FOREIGN_VARIABLES) if times_here(sys.argv[1:]) else TorchAhead()
     try:
         from gemm_tuner.cli.main import main

@@ -37,6 +37,27 @@ def test_without_a_gpu_nothing_is(tmp_path: Path) -> None:
     assert not times_here(["-m", "512"], [tmp_path / "none"])
 
 
+THREADS = """
+from gemm_tuner.cli import start
+start.ready()
+import numpy
+from threadpoolctl import threadpool_info
+print(*(pool["num_threads"] for pool in threadpool_info() if pool["internal_api"] == "openblas"))
+"""
+
+
+@pytest.mark.parametrize("asked", ["", "2"])
+def test_numpy_starts_no_threads_unless_it_is_told_to(asked: str) -> None:
+    """Those of all processes of a run would take the cores for seconds."""
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": asked}
+    if not asked:
+        del env["OPENBLAS_NUM_THREADS"]
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS], cwd=ROOT, env=env, capture_output=True, text=True, check=True
+    )
+    assert set(done.stdout.split()) <= {str(min(int(asked or 1), os.cpu_count() or 1))}
+
+
 CODE = """
 import sys
 from pathlib import Path
