@@ -17,6 +17,9 @@ from gemm_tuner.search.view import SizeView
 Floats = npt.NDArray[np.float64]
 
 TREES = 100
+# More threads gain nothing: 40 sizes take 3.5 s with one of 16 cores, 1.8 to 2.1 with 2, 4 and 16, and as long with 4,
+# 15 and 30 of 32.
+MOST_JOBS = 8
 # A failed configuration is fitted as this factor times the slowest time of its size.
 FAILURE = 2.0
 
@@ -49,10 +52,12 @@ def features_of(sizes: Sequence[SizeView], device: Device) -> list[Floats]:
 def estimates(sizes: Sequence[SizeView], tables: Sequence[Floats], *, seed: int, jobs: int) -> list[Estimate]:
     """Fits the regression to all known times and estimates every candidate of every size, in the order of ``sizes``.
 
-    At least one size must have a time. tables: ``features_of`` the sizes. seed: of the trees. jobs: number of threads.
+    At least one size must have a time. tables: ``features_of`` the sizes. seed: of the trees. jobs: number of threads,
+    of which MOST_JOBS are used.
     """
     from sklearn.ensemble import ExtraTreesRegressor  # about a second to import
 
+    jobs = min(jobs, MOST_JOBS)
     targets = [_targets(size) for size in sizes]
     known = [~np.isnan(target) for target in targets]
     forest = ExtraTreesRegressor(TREES, min_samples_leaf=2, max_features=0.5, random_state=seed, n_jobs=jobs)
