@@ -113,7 +113,10 @@ class FinalsProcesses:
             with self.gpus.held(), bar as step, gpu_watch.watching(self.gpus.sensor, self.gpus.names) as samples:
                 begun, gone = budget.clock(), len(self.fleet.dead)  # not earlier: waiting for the GPU does not count
                 follow, timed = self.log.followed(step), Timed(samples)
-                together = Together(list(processes), Turns(0 if more else len(processes), self.when_last), step.expect)
+                turns = Turns(self.fleet.home.get, self.when_last)
+                if not more:  # else further ones may follow
+                    turns.expect(processes)
+                together = Together(list(processes), turns, step.expect)
                 found = self._time(together, sizes, plan, timed.heard_by(follow), more)
             samples = samples[: timed.samples]
             slowed = gpu_watch.throttled(samples)

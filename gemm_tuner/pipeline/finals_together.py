@@ -56,20 +56,23 @@ class More:
 
 @dataclass
 class Turns:
-    """Calls ``when_last`` once each of ``count`` processes (0: not known yet) has timed something, or failed to."""
+    """Calls ``when_last`` once each process has timed something, or failed to, on each GPU that has some of its sizes.
 
-    count: int
+    gpu_of: the GPU of a size. _processes: those that are expected; none while they are not known.
+    """
+
+    gpu_of: Callable[[Problem], int | None]
     when_last: Callable[[], None]
-    _begun: set[int] = field(default_factory=set)
+    _processes: Sequence[Process] = ()
+    _begun: set[tuple[int, int | None]] = field(default_factory=set)
+    _called: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def expect(self, count: int) -> None:
-        """Sets the number of processes."""
+    def expect(self, processes: Sequence[Process]) -> None:
+        """Sets the processes."""
         with self._lock:
-            self.count = count
-            all_begun = len(self._begun) == count
-        if all_begun:
-            self.when_last()
+            self._processes = tuple(processes)
+        self._look()
 
     def heard_by(self, number: int, on_event: OnEvent) -> OnEvent:
         """What process ``number`` calls in place of ``on_event``."""
@@ -78,13 +81,26 @@ class Turns:
             on_event(problem, event)
             if not (isinstance(event, End) or (isinstance(event, Fail) and event.status is not Status.CRASHED)):
                 return  # what has only begun, or crashed, may have done so while it was loaded, before the turn
+            place = number, self.gpu_of(problem)
             with self._lock:
-                is_last = number not in self._begun and len(self._begun) == self.count - 1
-                self._begun.add(number)
-            if is_last:
-                self.when_last()
+                is_first = place not in self._begun
+                self._begun.add(place)
+            if is_first:
+                self._look()
 
         return hear
+
+    def _look(self) -> None:
+        with self._lock:
+            expected = {
+                (number, self.gpu_of(work.problem))
+                for number, process in enumerate(self._processes)
+                for work in process.work
+            }
+            is_last = bool(expected) and expected <= self._begun and not self._called
+            self._called = self._called or is_last
+        if is_last:
+            self.when_last()
 
 
 @dataclass
@@ -121,7 +137,7 @@ class Together:
         self.found += ({} for _ in processes)
         self.processes += processes
         self.expect(launched_by(processes))
-        self.turns.expect(len(self.processes))
+        self.turns.expect(self.processes)
 
     def have_chosen(self, futures: Sequence[Future[Any]]) -> bool:
         """Whether those that choose have ended. futures: of the processes."""

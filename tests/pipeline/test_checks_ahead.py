@@ -20,7 +20,7 @@ from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.launcher import Checker
 from gemm_tuner.measure.launcher_events import Died, Heard, OnEvent, ignore
 from gemm_tuner.pipeline.checks_ahead import ChecksAhead
-from gemm_tuner.pipeline.finals_processes import Turns
+from gemm_tuner.pipeline.finals_together import Process, Turns
 from gemm_tuner.pipeline.verify import Verification
 from gemm_tuner.space.size_state import SizeState
 
@@ -140,7 +140,8 @@ def test_it_begins_once_and_ends_if_it_never_began() -> None:
 def test_the_last_to_begin_is_known_by_the_first_that_each_has_timed() -> None:
     """Or that has failed. What has only begun, or was lost, may have been loaded before the turn."""
     calls: list[int] = []
-    turns = Turns(3, lambda: calls.append(len(heard)))
+    turns = Turns({ONE: 0}.get, lambda: calls.append(len(heard)))
+    turns.expect([Process(number, {}, [Work(ONE, ())]) for number in range(3)])
     heard: list[Any] = []
     ended, failed, began = End(0, A), Fail(0, A, Status.LAUNCH_ERROR, "off"), Begin(0, A)
     lost = Fail(0, A, Status.CRASHED, "illegal memory access")
@@ -148,6 +149,28 @@ def test_the_last_to_begin_is_known_by_the_first_that_each_has_timed() -> None:
     for number, event in events:
         turns.heard_by(number, lambda *event: heard.append(event))(ONE, event)
     assert calls == [7] and len(heard) == 9
+
+
+def test_the_last_to_begin_is_the_last_of_all_gpus() -> None:
+    """Else what follows would use one of them while another process has its turn there. Of a process that has no sizes
+    on a GPU nothing is waited for."""
+    calls: list[int] = []
+    turns = Turns({ONE: 0, TWO: 1}.get, lambda: calls.append(len(heard)))
+    heard: list[Any] = []
+    of_both, of_one = (Process(0, {}, [Work(size, ()) for size in (ONE, TWO)]), Process(1, {}, [Work(ONE, ())]))
+    turns.expect([of_both, of_one])
+    for number, size in (0, ONE), (1, ONE), (1, ONE), (0, TWO), (0, TWO):
+        turns.heard_by(number, lambda *event: heard.append(event))(size, End(0, A))
+    assert calls == [4]
+
+
+def test_the_last_to_begin_is_known_when_it_is_known_who_follows() -> None:
+    calls: list[bool] = []
+    turns = Turns({ONE: 0}.get, lambda: calls.append(True))
+    turns.heard_by(0, lambda *event: None)(ONE, End(0, A))
+    assert not calls
+    turns.expect([Process(0, {}, [Work(ONE, ())])])
+    assert calls == [True]
 
 
 @dataclass
