@@ -49,20 +49,24 @@ class OpensAhead:
     def __post_init__(self) -> None:
         self._most = PROCESSES if self.sizes >= FEWEST_SIZES else 0
 
-    def begin(self) -> None:
-        """From now on until ``end`` launchers may open the GPUs, beside the caller. Called again, it does nothing."""
+    def begin(self, *, further: bool = False) -> None:
+        """From now on until ``end`` launchers may open the GPUs, beside the caller. Called again, it does nothing.
+
+        further: also those for further processes that choose, once all others are open. Not every run needs them, so
+        that nothing should wait for them.
+        """
         if self._begun:
             return
         self._begun, self._plans = True, self.plans()
-        if self._all_open and self._most:
-            self._most = PROCESSES + MORE_PROCESSES
+        if self._most:
+            self._most = PROCESSES + (MORE_PROCESSES if further and self._all_open else 0)
         if self._plans:
             self._ends.clear()
             self._background.begin(self._run)
 
     def end(self) -> None:
         """Lets no other begin, and waits for those that have begun. From the first time on, launchers for further
-        processes that choose wait, too. Not every run needs these, so that they open the GPU after all others."""
+        processes that choose wait, too."""
         if self._plans and self._most:
             self.fleet.prepare_finals(PROCESSES + MORE_PROCESSES)
         self.stop()

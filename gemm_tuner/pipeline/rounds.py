@@ -32,7 +32,7 @@ from gemm_tuner.pipeline.round_parts import (
 )  # fmt: skip
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.screened import Screened
-from gemm_tuner.search import Proposals, Search
+from gemm_tuner.search import GUIDED_ROUNDS, Proposals, Search
 from gemm_tuner.space.size_state import Named, OfSize, SizeState
 from gemm_tuner.store.store import Store
 
@@ -83,7 +83,7 @@ class Rounds:
         self.fleet.prepare()
         self.log.passed("start launchers")
         if self.opens:
-            self.opens.begin()
+            self.opens.begin(further=self.number < GUIDED_ROUNDS)  # then something is screened next, which takes longer
         with self.log.stage("search"):
             proposed = self._proposed()
         if not proposed or not self.limits.pace.has_time_to_screen(len(self.states)):

@@ -12,6 +12,7 @@ from gemm_tuner.search.plain import Full, Quick
 from gemm_tuner.search.view import Proposals, Requested, Search, SizeView
 
 __all__ = [
+    "GUIDED_ROUNDS",
     "SEARCHES",
     "Proposals",
     "Requested",

@@ -23,6 +23,8 @@ from gemm_tuner.search.plain import Full
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
+ALL = PROCESSES + MORE_PROCESSES
+
 
 @dataclass
 class Opens(StandInGpu):
@@ -84,7 +86,7 @@ def test_none_is_opened_between_parts_of_a_round_that_are_compiled_at_once(
     begun: list[bool] = []
 
     class Noted(OpensAhead):
-        def begin(self) -> None:
+        def begin(self, *, further: bool = False) -> None:
             if not self._begun:
                 begun.append(True)
             self._begun = True
@@ -121,7 +123,7 @@ def test_a_launcher_that_never_opens_the_gpu_is_not_waited_for_for_ever(
 
 def test_further_processes_open_the_gpu_after_all_that_every_run_needs(tmp_path: Path) -> None:
     """They must not keep screening waiting for one that is needed sooner."""
-    left = [1, 0, 0]
+    left = [1]
 
     class OpensOne(Opens):
         def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
@@ -133,14 +135,14 @@ def test_further_processes_open_the_gpu_after_all_that_every_run_needs(tmp_path:
     batch = Batch(tmp_path, gpu)
     plan = batch.session.planner(scripts_of(batch.states)).opening([(state, state.kept) for state in batch.states])
     opens = OpensAhead(batch.fleet, batch.session.gpus, FEWEST_SIZES, lambda: [plan])
-    while left:
+    for further, is_left, most in (True, 1, PROCESSES), (True, 0, PROCESSES), (True, 0, ALL), (False, 0, PROCESSES):
+        left[0] = is_left
         gpu.most.clear()
         gpu.has_asked.clear()
-        opens.begin()
+        opens.begin(further=further)
         assert gpu.has_asked.wait(60)
         opens.end()
-        assert set(gpu.most) == {PROCESSES if len(left) > 1 else PROCESSES + MORE_PROCESSES}
-        left.pop(0)
+        assert set(gpu.most) == {most}
 
 
 def test_a_gpu_that_another_run_times_on_is_not_opened(tmp_path: Path) -> None:
