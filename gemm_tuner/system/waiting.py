@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 
@@ -18,12 +19,20 @@ class Group:
     cpu_s: float = 0.0
 
 
-def cpu_seconds(pid: int) -> float:
-    """CPU time of a process and of its children that have ended, seconds; 0 for one that has ended."""
-    try:
-        return _cpu_seconds(psutil.Process(pid))
-    except psutil.Error:
-        return 0.0
+class Spent:
+    """CPU time of a process, which is looked for once: that takes longer than to read the time."""
+
+    def __init__(self, pid: int) -> None:
+        self._process: psutil.Process | None = None
+        with contextlib.suppress(psutil.Error):
+            self._process = psutil.Process(pid)
+
+    def seconds(self) -> float:
+        """With that of its children that have ended; 0 for one that has ended."""
+        try:
+            return _cpu_seconds(self._process) if self._process else 0.0
+        except psutil.Error:
+            return 0.0
 
 
 def look_at(group: int) -> Group:
