@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import jinja2
@@ -39,7 +40,23 @@ def environment(template_dir: Path, of_kind: Path | None = None) -> jinja2.Envir
         autoescape=False,
     )
     env.filters["python"] = repr
+    env.filters |= {"json": json_row, "has_tuples": has_tuples}
     return env
+
+
+def json_row(values: Sequence[object]) -> str:
+    """Values of a configuration as an array of JSON, which has no triple quotes; a tuple as an array. Raises TypeError
+    for a value that JSON has not."""
+    for value in values:
+        for one in value if isinstance(value, tuple) else (value,):
+            if not isinstance(one, str | float | int | None):
+                raise TypeError(f"a configuration has {value!r}")
+    return json.dumps(values)
+
+
+def has_tuples(rows: Iterable[Sequence[object]]) -> bool:
+    """Whether any value is a tuple, which JSON does not tell from a list."""
+    return any(isinstance(value, tuple) for values in rows for value in values)
 
 
 def render(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -169,7 +170,7 @@ def script_config(script: str, name: str) -> dict[str, Any]:
     """A configuration as launchers find it in the text of a script."""
     text = Path(script).read_text()
     fields = ast.literal_eval(text.split("FIELDS = ")[1].splitlines()[0])
-    rows = (ast.literal_eval(line.strip().rstrip(",")) for line in text.splitlines() if line.startswith("    ('"))
+    rows = (json.loads(line.rstrip(",")) for line in text.splitlines() if line.startswith('["'))
     return next(dict(zip(fields, row, strict=True)) for row in rows if row[0] == name)
 
 

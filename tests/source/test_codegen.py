@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import os
 import shutil
 import subprocess
@@ -425,3 +426,12 @@ def test_the_small_side_of_a_gemv_counts() -> None:
 def test_a_batch_counts_where_it_makes_tensors_large() -> None:
     assert special(4096, 4096, 4096, batch=2) == special(4096, 4096, 4096, batch=3)
     assert special(4096, 4096, 4096, batch=2) != special(4096, 4096, 4096, batch=64)  # 2 GiB of A
+
+
+def test_values_of_a_configuration_come_back_from_the_text_of_a_script() -> None:
+    values = ("it's", 'a "word"', '"""', "\\", "é", True, 3, 1.5, None)
+    (found,) = json.loads(ast.literal_eval(f'r"""[{codegen.json_row(values)}]"""'))
+    assert tuple(found) == values
+    assert codegen.has_tuples([values, (1, (16, 64))]) and not codegen.has_tuples([values])
+    with pytest.raises(TypeError, match="frozenset"):
+        codegen.json_row(("name", frozenset({1})))
