@@ -218,7 +218,8 @@ class Rounds:
         if total:
             self.log.passed("plan the screening")
             if self.opens:
-                self.opens.end()
+                with self.log.waiting("open the GPUs"):
+                    self.opens.end()
                 self.log.passed("open the GPUs ahead")
             with self.gpus.held(), self.log.step("screen", total, f"screen, round {self.number}") as step:
                 plans = self.planner.screen(self.jobs, self.limits.budget.unix_time(self._until))
