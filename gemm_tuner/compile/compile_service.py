@@ -44,7 +44,7 @@ class CompileService:
 
     known:     results of earlier runs, which are not compiled again.
     on_result: called in the service's thread with every task and result, before it is in ``results``.
-    busy_s:    total time of the workers in compilations, seconds.
+    busy_s:    total time of the workers in compilations, seconds. compiling_s: without cache hits.
     compiled, cached: number of results that were compiled, and that were cache hits.
     """
 
@@ -52,7 +52,7 @@ class CompileService:
         self, compiler: Compiler, on_result: OnResult, known: dict[TaskKey, CompileResult] | None = None
     ) -> None:
         self.compiler, self.results = compiler, dict(known or {})
-        self.busy_s, self.compiled, self.cached = 0.0, 0, 0
+        self.busy_s, self.compiling_s, self.compiled, self.cached = 0.0, 0.0, 0, 0
         self._on_result = on_result
         self._queue = TaskQueue(stays_open=True)
         self._changed = threading.Condition()
@@ -77,6 +77,7 @@ class CompileService:
                     self._on_result(task, result)
                     with self._changed:
                         self.busy_s += result.seconds
+                        self.compiling_s += 0.0 if result.cached else result.seconds
                         self.cached += result.cached
                         self.compiled += not result.cached
                         self.results[key_of(task)] = result
@@ -93,6 +94,11 @@ class CompileService:
         the first has ended."""
         ended = self.compiled + self.cached
         return self.busy_s / ended if ended else TYPICAL_S
+
+    @property
+    def compile_s(self) -> float:
+        """A worker's mean time for a kernel that was not in the cache; 0 before the first has ended."""
+        return self.compiling_s / self.compiled if self.compiled else 0.0
 
     def _new(self, tasks: Iterable[CompileTask]) -> list[CompileTask]:
         return [task for task in tasks if key_of(task) not in self.results and key_of(task) not in self._queue.taken]

@@ -142,9 +142,18 @@ class CompileStage:
     def left_s(self, wanted: Wanted) -> float:
         """About how long the workers still take to compile these, seconds, if as many of them are found in the cache as
         so far."""
+        return len(self._left(wanted)) * self._service.mean_s / self._workers
+
+    def wait_s(self, wanted: Wanted) -> float:
+        """About how long it takes until all of these are compiled, seconds. Where any is left, at least as long as one
+        that is not in the cache: those that are come at once."""
+        wanted = list(wanted)
+        return max(self.left_s(wanted), self._service.compile_s) if self._left(wanted) else 0.0
+
+    def _left(self, wanted: Wanted) -> set[TaskKey]:
+        """The kernels of these that are not compiled yet."""
         found = (compile_tasks.task_for(self._scripts, *one, self._device.target) for one in wanted)
-        left = {key_of(task) for task in found} - self._service.results.keys()
-        return len(left) * self._service.mean_s / self._workers
+        return {key_of(task) for task in found} - self._service.results.keys()
 
     def prefetch(self, wanted: Wanted) -> None:
         """Lets idle workers compile these, in order, because they may be needed next."""

@@ -12,7 +12,7 @@ from gemm_tuner.space.size_state import Named, OfSize, SizeState
 # So many parts at the most, with so many configurations each at the least.
 PARTS, LEAST_OF_A_PART = 4, 128
 # A plan more costs a GPU 0.1 s.
-LEAST_LEFT_S = 0.3
+LEAST_WAIT_S = 0.3
 # A choice for 40 sizes takes 0.5 s, in which an H100 screens about 80 configurations.
 CHOSEN_AT_ONCE, LEAST_A_SIZE = 10, 2
 # Where whole sizes would make fewer parts: up to SHARES parts, each with a share of every size, of the largest one at
@@ -34,12 +34,12 @@ def by_compile_work(asked: Named, target: Target) -> list[Named]:
 
 
 def ready_first(
-    asked: Named, is_ready: Callable[[SizeState, str], bool], gpus: int, left_s: Callable[[Named], float]
+    asked: Named, is_ready: Callable[[SizeState, str], bool], gpus: int, wait_s: Callable[[Named], float]
 ) -> list[Named]:
     """The proposals whose kernels are ready, and the others, if a GPU would wait for the others, and those that are
     ready take it about as long to time; else all of them together.
 
-    left_s: returns how long proposals still take to compile, seconds.
+    wait_s: returns how long proposals are waited for until they are compiled, seconds.
     """
     ready = [(state, {name for name in names if is_ready(state, name)}) for state, names in asked]
     groups: list[Named] = [
@@ -50,7 +50,7 @@ def ready_first(
         for is_first in (True, False)
     ]
     first, rest = ([one for one in group if one[1]] for group in groups)
-    worth = size_of(first) >= LEAST_OF_A_PART * gpus and left_s(rest) >= LEAST_LEFT_S
+    worth = size_of(first) >= LEAST_OF_A_PART * gpus and wait_s(rest) >= LEAST_WAIT_S
     return [first, rest] if worth else [asked]
 
 

@@ -131,7 +131,7 @@ class Rounds:
             asked,
             lambda state, name: compiling.has([(state.problem, state.kept[name])]),
             len(self.fleet.alive()),
-            lambda some: compiling.left_s(interleaved(some)),
+            lambda some: compiling.wait_s(interleaved(some)),
         )
         return [*ready, *by_compile_work(rest, self.gpus.device.target)]
 

@@ -107,6 +107,9 @@ class CompilesSome:
     def left_s(self, wanted: Pairs) -> float:
         return self.later_s
 
+    def wait_s(self, wanted: Pairs) -> float:
+        return self.later_s
+
     def prefetch(self, wanted: Pairs) -> None:
         self.events.append(("offer", [named(problem, config.name) for problem, config in wanted]))
 

@@ -57,12 +57,15 @@ def test_a_run_whose_cache_is_gone_compiles_again_what_it_runs(tmp_path: Path, m
 
 def test_the_time_that_is_left_falls_with_what_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run, state = session(tmp_path, SIZE, compile_workers=1), state_of(SIZE, CONFIGS)
+    monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "cache"))
+    run, state = session(tmp_path, SIZE, compile_workers=9), state_of(SIZE, CONFIGS)
     both, first = ([(SIZE, one) for one in some] for some in (CONFIGS, CONFIGS[:1]))
     with run.compile_stage(run.write_scripts(both)) as compiling:
         assert compiling.left_s(both) == 2 * compiling.left_s(first) > 0
         compiling.compile_sizes([(state, [CONFIGS[0].name])], "compile")
         assert compiling.left_s(first) == 0 < compiling.left_s(both)
+        # Nine workers do not compile one kernel in a ninth of the time.
+        assert compiling.wait_s(first) == 0 and compiling.wait_s(both) > 3 * compiling.left_s(both)
         compiling.compile_sizes([(state, [CONFIGS[1].name])], "compile")
         assert compiling.left_s(both) == 0
 
