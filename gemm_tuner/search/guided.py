@@ -76,7 +76,6 @@ class Guided:
         elif any(size.timed_us for size in sizes):
             likely = [self._order(size, one) for size, one in self._estimated(sizes, device)]
         else:
-            self._tables(sizes, device)  # which the learned round waits for otherwise
             likely = [size.by_prediction() for size in sizes]
         rest = {
             size.problem: worth_ahead(size, not_requested(size, names, requested), count, device.target)
@@ -156,16 +155,13 @@ class Guided:
         time."""
         if not any(size.timed_us for size in sizes):
             return []
+        untimed = content(size.only(()) for size in sizes)
 
         def estimated() -> list[Estimate]:
-            return estimates(sizes, self._tables(sizes, device), seed=self.seed, jobs=self.jobs)
+            tables = self._features.of((device, untimed), lambda: features_of(sizes, device))
+            return estimates(sizes, tables, seed=self.seed, jobs=self.jobs)
 
         return list(zip(sizes, self._estimates.of((device, content(sizes)), estimated), strict=True))
-
-    def _tables(self, sizes: Sequence[SizeView], device: Device) -> list[Floats]:
-        """The features of the sizes."""
-        untimed = content(size.only(()) for size in sizes)
-        return self._features.of((device, untimed), lambda: features_of(sizes, device))
 
     def _order(self, size: SizeView, one: Estimate, price: Floats | float = 0.0) -> list[str]:
         """All names, sorted by optimistic estimate, lowest first. price: beside it, of compiling."""
