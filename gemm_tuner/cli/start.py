@@ -12,11 +12,12 @@ from pathlib import Path
 from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES
 from gemm_tuner.measure.torch_ahead import TorchAhead
 
-# NumPy's library starts a thread for each core when it is imported, and each spins for 0.13 s: on 32 cores the import
-# takes 4.8 s of processor time, in every process that this one starts. Nothing here multiplies large matrices with it.
-ONE_THREAD = "OPENBLAS_NUM_THREADS", "1"
-# So long a thread of this process waits for one that computes, 5 ms otherwise. What a pool of threads fits beside one
-# that books compiled kernels takes 0.46 s in place of 0.74 (two cores).
+# OpenBLAS, NumPy's library, starts a thread for each core when it is imported, each of which spins for 0.13 s (two
+# cores): on 32 cores the import of NumPy and pandas takes 4.8 s of processor time, in every process of a run. The tuner
+# multiplies no large matrices with it.
+BLAS_THREADS, ONE = "OPENBLAS_NUM_THREADS", "1"
+# A thread that has the interpreter lets others have it after so long, not after 5 ms: what a pool of threads fits
+# beside one that books compiled kernels then takes 0.46 s in place of 0.74 (two cores).
 SWITCH_S = 0.0005
 # Where the driver of an NVIDIA GPU is loaded. Not of AMD's: it is not tested there that nothing is read of the
 # environment before the process has that of a launcher.
@@ -28,17 +29,24 @@ NOT_HERE = (
 )
 
 
+def is_tuning(words: Sequence[str]) -> bool:
+    """Whether the command line is of the main command, which runs the tuner's kernels and no others."""
+    return bool(words) and words[0].startswith("-")
+
+
 def times_here(words: Sequence[str], nodes: Sequence[Path] = GPU_NODES) -> bool:
     """Whether the command line looks like one that screens kernels on a GPU of this machine. The wrong answer costs
     time: of a process that is not used, or of the import that is waited for."""
-    is_tuning = bool(words) and words[0].startswith("-") and not any(word.startswith(NOT_HERE) for word in words)
-    return is_tuning and any(node.exists() for node in nodes)
+    may_time = is_tuning(words) and not any(word.startswith(NOT_HERE) for word in words)
+    return may_time and any(node.exists() for node in nodes)
 
 
 def ready() -> Callable[[], int]:
     """Starts the process that imports torch, if this process's command line asks for it, and returns the main function.
-    Raises what importing that raises."""
-    os.environ.setdefault(*ONE_THREAD)
+    Before that it limits the threads of NumPy, unless the environment does, in this process and those that it starts;
+    not of a command that may run a user's own programs. Raises what importing the main function raises."""
+    if is_tuning(sys.argv[1:]):
+        os.environ.setdefault(BLAS_THREADS, ONE)
     sys.setswitchinterval(SWITCH_S)
     ahead = TorchAhead.begin(FOREIGN_VARIABLES) if times_here(sys.argv[1:]) else TorchAhead()
     try:

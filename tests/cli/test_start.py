@@ -38,24 +38,31 @@ def test_without_a_gpu_nothing_is(tmp_path: Path) -> None:
 
 
 THREADS = """
+import os, sys
 from gemm_tuner.cli import start
 start.ready()
 import numpy
 from threadpoolctl import threadpool_info
+print(os.environ.get("OPENBLAS_NUM_THREADS"), sys.getswitchinterval() < 0.005)
 print(*(pool["num_threads"] for pool in threadpool_info() if pool["internal_api"] == "openblas"))
 """
 
 
-@pytest.mark.parametrize("asked", ["", "2"])
-def test_numpy_starts_no_threads_unless_it_is_told_to(asked: str) -> None:
-    """Those of all processes of a run would take the cores for seconds."""
-    env = {**os.environ, "OPENBLAS_NUM_THREADS": asked}
-    if not asked:
-        del env["OPENBLAS_NUM_THREADS"]
-    done = subprocess.run(
-        [sys.executable, "-c", THREADS], cwd=ROOT, env=env, capture_output=True, text=True, check=True
-    )
-    assert set(done.stdout.split()) <= {str(min(int(asked or 1), os.cpu_count() or 1))}
+@pytest.mark.parametrize(
+    ("line", "given", "told"),
+    [("--dry_run", None, "1"), ("--dry_run", "2", "2"), ("spec program.yaml", None, "None")],
+    ids=["tuning", "the environment says so", "a user's programs"],
+)
+def test_numpy_starts_no_threads_in_processes_of_the_tuner(line: str, given: str | None, told: str) -> None:
+    """Those of all processes of a run would take the cores for seconds; a user's program is timed with what it has."""
+    env = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    command = [sys.executable, "-c", THREADS, *line.split()]
+    env |= {"OPENBLAS_NUM_THREADS": given} if given else {}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    said, threads = done.stdout.splitlines()
+    assert said == f"{told} True"
+    if told == "1":
+        assert set(threads.split()) == {"1"}
 
 
 CODE = """
