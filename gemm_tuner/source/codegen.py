@@ -40,23 +40,13 @@ def environment(template_dir: Path, of_kind: Path | None = None) -> jinja2.Envir
         autoescape=False,
     )
     env.filters["python"] = repr
-    env.filters |= {"json": json_row, "has_tuples": has_tuples}
+    env.filters |= {"json": json.dumps, "is_json": is_json}  # JSON has no triple quotes
     return env
 
 
-def json_row(values: Sequence[object]) -> str:
-    """Values of a configuration as an array of JSON, which has no triple quotes; a tuple as an array. Raises TypeError
-    for a value that JSON has not."""
-    for value in values:
-        for one in value if isinstance(value, tuple) else (value,):
-            if not isinstance(one, str | float | int | None):
-                raise TypeError(f"a configuration has {value!r}")
-    return json.dumps(values)
-
-
-def has_tuples(rows: Iterable[Sequence[object]]) -> bool:
-    """Whether any value is a tuple, which JSON does not tell from a list."""
-    return any(isinstance(value, tuple) for values in rows for value in values)
+def is_json(values: Sequence[object]) -> bool:
+    """Whether JSON has all these values, and returns each as it was: a tuple would be a list."""
+    return all(type(value) in (str, int, float, bool, type(None)) for value in values)
 
 
 def render(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import json
 import os
 import shutil
 import subprocess
@@ -428,10 +427,19 @@ def test_a_batch_counts_where_it_makes_tensors_large() -> None:
     assert special(4096, 4096, 4096, batch=2) != special(4096, 4096, 4096, batch=64)  # 2 GiB of A
 
 
-def test_values_of_a_configuration_come_back_from_the_text_of_a_script() -> None:
-    values = ("it's", 'a "word"', '"""', "\\", "é", True, 3, 1.5, None)
-    (found,) = json.loads(ast.literal_eval(f'r"""[{codegen.json_row(values)}]"""'))
-    assert tuple(found) == values
-    assert codegen.has_tuples([values, (1, (16, 64))]) and not codegen.has_tuples([values])
-    with pytest.raises(TypeError, match="frozenset"):
-        codegen.json_row(("name", frozenset({1})))
+@pytest.mark.parametrize("others", [(), ((16, 64), frozenset({1}))], ids=["as text", "beside others"])
+def test_values_of_a_configuration_come_back_from_a_script(others: tuple[object, ...], tmp_path: Path) -> None:
+    values = ("it's", 'a "word"', '"""', "\\", "é", True, 3, 1.5, None, -0.0)
+    rows = [(f"{number}", *values) for number in range(2)] + [("other", *values, *others)] * bool(others)
+    table = (
+        (ROOT / "templates" / codegen.SCRIPT_TEMPLATE).read_text().partition("import json")[2].partition("CLASS =")[0]
+    )
+    text = (
+        codegen.environment(ROOT / "templates")
+        .from_string(f"import json{table}")
+        .render(fields=tuple("abcdefghijklm"), configs=rows)
+    )
+    found: dict[str, Any] = {}
+    exec(text, found)
+    assert [tuple(config.values()) for config in found["CONFIGS"].values()] == rows
+    assert ('["0", ' in text) and ('["other", ' not in text)
