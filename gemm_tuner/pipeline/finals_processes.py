@@ -38,7 +38,7 @@ AT_ONCE = 3
 @dataclass
 class FinalsProcesses:
     """longest_s: duration of the longest process so far. when_last: called when the last of processes that started
-    together launches. _watched: sensor samples of the processes, by title."""
+    together times on each GPU. _watched: sensor samples of the processes, by title."""
 
     planner: Planner
     fleet: Fleet
@@ -177,7 +177,9 @@ class FinalsProcesses:
             work = [replace(one, rounds=rounds(one)) for one in processes[at].work]
             heard = together.turns.heard_by(at, on_event)
             process = replace(processes[at], work=work)
-            return self._time_one(process, sizes, heard, found[at], process.place if at < planned else ANYWHERE)
+            runs = self._time_one(process, sizes, heard, found[at], process.place if at < planned else ANYWHERE)
+            together.turns.end(at)
+            return runs
 
         for work in (work for process in processes for work in process.work):
             known_of(work)  # once, not by each thread: their launchers wait for it

@@ -56,15 +56,18 @@ class More:
 
 @dataclass
 class Turns:
-    """Calls ``when_last`` once each process has timed something, or failed to, on each GPU that has some of its sizes.
+    """Calls ``when_last`` once: when each process has timed something, or failed to, on each GPU that has some of its
+    sizes, or has ended.
 
-    gpu_of: the GPU of a size. _processes: those that are expected; none while they are not known.
+    gpu_of:     the GPU of a size, which changes when one dies.
+    _processes: those that are expected; none while they are not known.
     """
 
     gpu_of: Callable[[Problem], int | None]
     when_last: Callable[[], None]
     _processes: Sequence[Process] = ()
     _begun: set[tuple[int, int | None]] = field(default_factory=set)
+    _ended: set[int] = field(default_factory=set)
     _called: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -74,33 +77,41 @@ class Turns:
             self._processes = tuple(processes)
         self._look()
 
-    def heard_by(self, number: int, on_event: OnEvent) -> OnEvent:
-        """What process ``number`` calls in place of ``on_event``."""
+    def heard_by(self, place: int, on_event: OnEvent) -> OnEvent:
+        """What the process at ``place`` of those that are expected calls in place of ``on_event``."""
 
         def hear(problem: Problem, event: Heard) -> None:
             on_event(problem, event)
             if not (isinstance(event, End) or (isinstance(event, Fail) and event.status is not Status.CRASHED)):
                 return  # what has only begun, or crashed, may have done so while it was loaded, before the turn
-            place = number, self.gpu_of(problem)
-            with self._lock:
-                is_first = place not in self._begun
-                self._begun.add(place)
-            if is_first:
+            begun = place, self.gpu_of(problem)
+            if begun not in self._begun:
+                with self._lock:
+                    self._begun.add(begun)
                 self._look()
 
         return hear
 
+    def end(self, place: int) -> None:
+        """Says that the process at this place has ended. All that it had on a GPU may have crashed."""
+        with self._lock:
+            self._ended.add(place)
+        self._look()
+
     def _look(self) -> None:
         with self._lock:
+            if self._called or not self._processes:
+                return
             expected = {
-                (number, self.gpu_of(work.problem))
-                for number, process in enumerate(self._processes)
+                (place, self.gpu_of(work.problem))
+                for place, process in enumerate(self._processes)
+                if place not in self._ended
                 for work in process.work
             }
-            is_last = bool(expected) and expected <= self._begun and not self._called
-            self._called = self._called or is_last
-        if is_last:
-            self.when_last()
+            self._called = expected <= self._begun
+            if not self._called:
+                return
+        self.when_last()
 
 
 @dataclass

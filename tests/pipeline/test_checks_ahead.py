@@ -161,7 +161,22 @@ def test_the_last_to_begin_is_the_last_of_all_gpus() -> None:
     turns.expect([of_both, of_one])
     for number, size in (0, ONE), (1, ONE), (1, ONE), (0, TWO), (0, TWO):
         turns.heard_by(number, lambda *event: heard.append(event))(size, End(0, A))
+    turns.end(1)
     assert calls == [4]
+
+
+def test_a_process_that_has_ended_is_not_waited_for() -> None:
+    """All that it had on a GPU may have crashed, or have moved from one that died."""
+    calls: list[bool] = []
+    turns = Turns({ONE: 0, TWO: 1}.get, lambda: calls.append(True))
+    turns.expect([Process(number, {}, [Work(size, ()) for size in (ONE, TWO)]) for number in range(2)])
+    for number in range(2):
+        turns.heard_by(number, lambda *event: None)(ONE, End(0, A))
+        turns.heard_by(number, lambda *event: None)(TWO, Fail(1, A, Status.CRASHED, "illegal memory access"))
+    turns.end(0)
+    assert not calls
+    turns.end(1)
+    assert calls == [True]
 
 
 def test_the_last_to_begin_is_known_when_it_is_known_who_follows() -> None:
