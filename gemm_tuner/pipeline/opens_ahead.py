@@ -41,13 +41,9 @@ class OpensAhead:
     _background: Background = field(default_factory=partial(Background, "opens GPUs ahead"))
     _ends: threading.Event = field(default_factory=threading.Event)
     _begun: bool = False
-    _all_open: bool = False  # of finals' planned processes, and checks
+    _planned_open: bool = False  # all launchers of checks, and of the processes of finals that every run has
     _latest: float = 0.0  # until when what has begun is waited for
-    # How many launchers of finals, and of checks, open a GPU; others only load scripts. Screening's always open it.
-    _most: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._most = PROCESSES if self.sizes >= FEWEST_SIZES else 0
+    _further: bool = False  # as of ``begin``
 
     def begin(self, *, further: bool = False) -> None:
         """From now on until ``end`` launchers may open the GPUs, beside the caller. Called again, it does nothing.
@@ -58,8 +54,7 @@ class OpensAhead:
         if self._begun:
             return
         self._begun, self._plans = True, self.plans()
-        if self._most:
-            self._most = PROCESSES + (MORE_PROCESSES if further and self._all_open else 0)
+        self._further = further
         if self._plans:
             self._ends.clear()
             self._background.begin(self._run)
@@ -67,7 +62,7 @@ class OpensAhead:
     def end(self) -> None:
         """Lets no other begin, and waits for those that have begun. From the first time on, launchers for further
         processes that choose wait, too."""
-        if self._plans and self._most:
+        if self._plans and self.sizes >= FEWEST_SIZES:
             self.fleet.prepare_finals(PROCESSES + MORE_PROCESSES)
         self.stop()
 
@@ -76,6 +71,14 @@ class OpensAhead:
         self._latest, self._begun = time.monotonic() + LIMIT_S, False
         self._ends.set()
         self._background.end()
+
+    @property
+    def _most(self) -> int:
+        """How many launchers of finals, and of checks, open a GPU; others only load scripts. Screening's always open
+        it."""
+        if self.sizes < FEWEST_SIZES:
+            return 0
+        return PROCESSES + (MORE_PROCESSES if self._further and self._planned_open else 0)
 
     def _run(self) -> None:
         with self.gpus.held_if_free() as held:
@@ -87,7 +90,7 @@ class OpensAhead:
         if ends and time.monotonic() > self._latest:
             return False
         opening = self.fleet.open_ahead(self._plans, 0 if ends else AT_ONCE, self._most)
-        self._all_open = not opening.now and not opening.left
+        self._planned_open |= not opening.now and not opening.left
         return opening.now > 0 or (opening.left > 0 and not ends)
 
 

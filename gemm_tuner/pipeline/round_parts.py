@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from gemm_tuner.core.records import Problem, Target
@@ -34,12 +35,16 @@ def by_compile_work(asked: Named, target: Target) -> list[Named]:
 
 
 def ready_first(
-    asked: Named, is_ready: Callable[[SizeState, str], bool], gpus: int, wait_s: Callable[[Named], float]
+    asked: Named,
+    is_ready: Callable[[SizeState, str], bool],
+    wait_s: Callable[[Named], float],
+    home: Mapping[Problem, int],
+    gpus: int,
 ) -> list[Named]:
-    """The proposals whose kernels are ready, and the others, if a GPU would wait for the others, and those that are
-    ready take it about as long to time; else all of them together.
+    """The proposals whose kernels are ready, and then the others; all together if GPUs would not wait for the others,
+    or one of them has few that are ready.
 
-    wait_s: returns how long proposals are waited for until they are compiled, seconds.
+    wait_s: returns how long proposals are waited for until they are compiled, seconds. home: as of ``even_parts``.
     """
     ready = [(state, {name for name in names if is_ready(state, name)}) for state, names in asked]
     groups: list[Named] = [
@@ -50,8 +55,11 @@ def ready_first(
         for is_first in (True, False)
     ]
     first, rest = ([one for one in group if one[1]] for group in groups)
-    worth = size_of(first) >= LEAST_OF_A_PART * gpus and wait_s(rest) >= LEAST_WAIT_S
-    return [first, rest] if worth else [asked]
+    of_gpu = Counter({home.get(state.problem): 0 for state, names in asked if names})
+    for state, names in first:
+        of_gpu[home.get(state.problem)] += len(names)
+    are_many = all(count >= LEAST_OF_A_PART * (gpus if gpu is None else 1) for gpu, count in of_gpu.items())
+    return [first, rest] if are_many and wait_s(rest) >= LEAST_WAIT_S else [asked]
 
 
 def even_parts(asked: Named, home: Mapping[Problem, int], gpus: int) -> list[Named]:

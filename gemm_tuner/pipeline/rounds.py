@@ -32,7 +32,7 @@ from gemm_tuner.pipeline.round_parts import (
 )  # fmt: skip
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.screened import Screened
-from gemm_tuner.search import GUIDED_ROUNDS, Proposals, Search
+from gemm_tuner.search import Proposals, Search
 from gemm_tuner.space.size_state import Named, OfSize, SizeState
 from gemm_tuner.store.store import Store
 
@@ -53,7 +53,7 @@ class Rounds:
 
     compiling: None if nothing is compiled before it is timed. jobs: profiler starts of a round per GPU.
     of_run:    all sizes of the run, also those that an earlier start of it has finished; ``states`` if it is empty.
-    opens:     what launchers do while nothing is timed.
+    opens:     what launchers do while nothing is timed. expected: how many rounds the search will have, about.
     """
 
     search: Search
@@ -68,6 +68,7 @@ class Rounds:
     jobs: int = 1
     of_run: Sequence[SizeState] = ()
     opens: OpensAhead | None = None
+    expected: int = 0
     number: int = 0
     _best_us: dict[Problem, float] = field(default_factory=dict)  # of this round's parts, too; 0 if unknown
     _timed: dict[Problem, set[str]] = field(default_factory=dict)  # by parts of this round, or tried to
@@ -83,7 +84,7 @@ class Rounds:
         self.fleet.prepare()
         self.log.passed("start launchers")
         if self.opens:
-            self.opens.begin(further=self.number < GUIDED_ROUNDS)  # then something is screened next, which takes longer
+            self.opens.begin(further=self.number < self.expected)  # then something is screened next, not finals
         with self.log.stage("search"):
             proposed = self._proposed()
         if not proposed or not self.limits.pace.has_time_to_screen(len(self.states)):
@@ -114,7 +115,7 @@ class Rounds:
         self._best_us = {state.problem: state.best_screened_us() for state, _ in asked}
         self._timed, self._likely = {state.problem: set() for state, _ in asked}, None
         in_parts = self.compiling is not None and not self.limits.budget.bounded and self.fleet.stays
-        groups = self._groups(asked) if in_parts else [asked]
+        groups = self._groups(asked, self.compiling) if in_parts and self.compiling else [asked]
         while groups:
             group, *groups = groups
             parts = even_parts(group, self.fleet.home, len(self.fleet.alive())) if in_parts else [group]
@@ -122,16 +123,14 @@ class Rounds:
             before = [*before, *group]
         return Screened.of_parts(screened)
 
-    def _groups(self, asked: Named) -> list[Named]:
+    def _groups(self, asked: Named, compiling: CompileStage) -> list[Named]:
         """The proposals in the order in which their kernels are there to be timed."""
-        compiling = self.compiling
-        if compiling is None:
-            return [asked]
         *ready, rest = ready_first(
             asked,
             lambda state, name: compiling.has([(state.problem, state.kept[name])]),
-            len(self.fleet.alive()),
             lambda some: compiling.wait_s(interleaved(some)),
+            self.fleet.home,
+            len(self.fleet.alive()),
         )
         return [*ready, *by_compile_work(rest, self.gpus.device.target)]
 

@@ -27,7 +27,7 @@ from gemm_tuner.pipeline.opens_ahead import OpensAhead, plans_of
 from gemm_tuner.pipeline.rounds import Rounds
 from gemm_tuner.pipeline.serving_space import searched_apart
 from gemm_tuner.pipeline.session import Scripts, Session
-from gemm_tuner.search import load, make_search
+from gemm_tuner.search import load, make_search, rounds_for
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.space.space import table_of
 from gemm_tuner.system.processes import MOST_CRASHES
@@ -202,8 +202,8 @@ class Tuning:
         search = make_search(options.search, seed=options.seed, jobs=options.compile_workers)
         threading.Thread(target=load, args=(options.search,), name="imports", daemon=True).start()
         search = searched_apart(search, self.servers, self.states)
-        shared = one.gpus, one.store, one.limits, one.log
-        of = *shared, compiling, options.jobs, self.states, opens
+        expected = rounds_for(options.search, (len(state.kept) for state in self.states))
+        of = one.gpus, one.store, one.limits, one.log, compiling, options.jobs, self.states, opens, expected
         return Rounds(search, states, one.planner(scripts), self.fleet, *of)
 
     def after_finals(self, finalists: Named, repeats: int) -> tuple[Named, Named]:

@@ -6,13 +6,14 @@ May import core.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.search import genetic
 from gemm_tuner.search.plain import Full, Quick
 from gemm_tuner.search.view import Proposals, Requested, Search, SizeView
 
 __all__ = [
-    "GUIDED_ROUNDS",
     "SEARCHES",
     "Proposals",
     "Requested",
@@ -22,6 +23,7 @@ __all__ = [
     "expected_rounds",
     "load",
     "make_search",
+    "rounds_for",
 ]
 
 SEARCHES = ("guided", "full", "quick", "genetic")
@@ -74,3 +76,8 @@ def expected_requests(name: str, candidates: int) -> int:
     guided = max(GUIDED_LEAST, round(GUIDED_SHARE * candidates))
     bred = genetic.GENERATIONS * max(genetic.LEAST, int(genetic.SHARE * candidates))
     return min(candidates, {"guided": guided, "quick": QUICK_COUNT, "genetic": bred}.get(name, candidates))
+
+
+def rounds_for(name: str, candidates: Iterable[int]) -> int:
+    """Estimated number of rounds of a search for sizes with so many candidates each."""
+    return expected_rounds(name, sum(expected_requests(name, count) for count in candidates))

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from round_batches import ONE, TWO, Batch, CompilesAll, clocked
@@ -17,6 +18,7 @@ from gemm_tuner.decide.finals_plan import MORE_PROCESSES, PROCESSES, PUBLISH_AGA
 from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY, Method, Plan, Work
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.openings import Openings
+from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.pipeline.opens_ahead import AT_ONCE, FEWEST_SIZES, OpensAhead
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.search.plain import Full
@@ -135,7 +137,9 @@ def test_further_processes_open_the_gpu_after_all_that_every_run_needs(tmp_path:
     batch = Batch(tmp_path, gpu)
     plan = batch.session.planner(scripts_of(batch.states)).opening([(state, state.kept) for state in batch.states])
     opens = OpensAhead(batch.fleet, batch.session.gpus, FEWEST_SIZES, lambda: [plan])
-    for further, is_left, most in (True, 1, PROCESSES), (True, 0, PROCESSES), (True, 0, ALL), (False, 0, PROCESSES):
+    for further, is_left, most in (
+        (True, 1, PROCESSES), (True, 0, PROCESSES), (True, 1, ALL), (True, 0, ALL), (False, 0, PROCESSES)
+    ):  # fmt: skip
         left[0] = is_left
         gpu.most.clear()
         gpu.has_asked.clear()
@@ -143,6 +147,54 @@ def test_further_processes_open_the_gpu_after_all_that_every_run_needs(tmp_path:
         assert gpu.has_asked.wait(60)
         opens.end()
         assert set(gpu.most) == {most}
+
+
+def test_further_processes_open_the_gpu_where_screening_follows(tmp_path: Path) -> None:
+    """Finals would wait for them."""
+    begun: list[bool] = []
+
+    class Noted(OpensAhead):
+        def begin(self, *, further: bool = False) -> None:
+            begun.append(further)
+
+    batch = Batch(tmp_path)
+    rounds = batch.rounds(opens=Noted(batch.fleet, batch.session.gpus, FEWEST_SIZES))
+    rounds.expected = 3
+    while asked := rounds.propose():
+        rounds.learn(rounds.time(asked))
+    assert begun == [True, True, True, False]
+
+
+def test_launchers_for_what_may_follow_open_when_the_last_process_times_on_every_gpu(tmp_path: Path) -> None:
+    """Else the turn of the one that is late would wait for them."""
+    last_ended, opens = threading.Event(), threading.Event()
+
+    class First(Opens):
+        def timings(self, plan: Plan, *of: Any) -> StageRun:
+            run = super().timings(plan, *of)
+            if [one.stage for one in self.plans].count(FINALS) == PROCESSES:
+                last_ended.set()
+            return run
+
+    class Late(Opens):
+        def timings(self, plan: Plan, *of: Any) -> StageRun:
+            if [one.stage for one in (*self.plans, plan)].count(FINALS) == PROCESSES:
+                assert last_ended.wait(60)
+                assert not opens.wait(0.3)
+            return super().timings(plan, *of)
+
+        def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
+            if [plan.stage for plan in plans] == [FINALS]:
+                opens.set()
+            return super().open_ahead(plans, at_once, most)
+
+    gpus = [First(overlaps=True), Late(overlaps=True)]
+    batch = Batch(tmp_path, *gpus, compile_stage=False)
+    Tuning(batch.session, batch.states, gpus).run()
+    assert all([one.stage for one in gpu.plans].count(FINALS) >= PROCESSES for gpu in gpus)
+    for gpu in gpus:
+        (begun,) = (count for stage, count in zip(gpu.stages, gpu.begun, strict=True) if stage == (FINALS,))
+        assert begun >= PROCESSES
 
 
 def test_a_gpu_that_another_run_times_on_is_not_opened(tmp_path: Path) -> None:

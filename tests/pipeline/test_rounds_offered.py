@@ -29,13 +29,14 @@ from samples import problem
 from tuning import StandInGpu, limit, state_of
 
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.records import Device
+from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.pipeline.offers import Offers
-from gemm_tuner.pipeline.round_parts import view_of
+from gemm_tuner.pipeline.round_parts import ready_first, view_of
 from gemm_tuner.search import Proposals, Requested, SizeView, make_search
 from gemm_tuner.search.plain import Full
+from gemm_tuner.space.size_state import Named
 from gemm_tuner.system.background import Background
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
@@ -106,6 +107,20 @@ def test_what_is_compiled_already_is_timed_while_the_others_are_compiled(
     else:
         assert [names for what, names in compiling.events if what == "screen"] == [of_both(*range(6))]
     assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
+
+
+@pytest.mark.parametrize(
+    ("home", "gpus", "apart"),
+    [({}, 1, True), ({}, 2, False), ({ONE: 0, TWO: 0}, 1, True), ({ONE: 0, TWO: 1}, 2, False)],
+    ids=["one GPU", "two", "one that is known", "one has none that are ready"],
+)
+def test_what_is_compiled_is_timed_first_if_all_gpus_have_enough_of_it(
+    home: dict[Problem, int], gpus: int, apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", 6)
+    both: Named = [(state_of(size, CONFIGS), list(NAMES)) for size in (ONE, TWO)]
+    found = ready_first(both, lambda state, name: state.problem == ONE, lambda rest: 1.0, home, gpus)
+    assert found == ([both[:1], both[1:]] if apart else [both])
 
 
 def of_both_in_turns(*places: int) -> list[str]:
