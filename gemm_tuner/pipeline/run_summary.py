@@ -15,14 +15,14 @@ SHOWN_S = 0.05  # the least time that a table of tenths shows
 
 
 def stage_table(console: Console, log: RunLog) -> None:
-    """Prints the wall time of each stage, that of the parts outside the stages as far as they show, that of the
-    command, and how much of it measured: from the first screening to the last verdict. All in seconds."""
+    """Prints seconds of wall time: of each stage, of the parts outside the stages as far as they show, of the command,
+    and, which is none of its parts, from the first screening to the last verdict."""
     parts = [(f"- {name}", seconds) for name, seconds in log.outside_seconds.items() if seconds >= SHOWN_S]
     outside = ("outside the stages", sum(log.outside_seconds.values()))
     times = [*log.stage_seconds.items(), outside, *parts, ("in all", log.accounted_s)]
-    measured_s = log.between_s("screen", "check")
-    if measured_s is not None:
-        times.append(("from first screening to last verdict", measured_s))
+    span_s = log.between_s("screen", "check")
+    if span_s is not None:
+        times.append(("from first screening to last verdict", span_s))
     rows = [(name, f"{seconds:.1f}") for name, seconds in times]
     print_table(console, "Time per stage", (Column("stage"), Column("s", is_number=True)), rows)
 

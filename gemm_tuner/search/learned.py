@@ -17,8 +17,7 @@ from gemm_tuner.search.view import SizeView
 Floats = npt.NDArray[np.float64]
 
 TREES = 100
-# More threads gain nothing: 40 sizes take 3.5 s with one of 16 cores, 1.8 to 2.1 with 2, 4 and 16, and as long with 4,
-# 15 and 30 of 32.
+# 40 sizes take 3.5 s with one of 16 cores and 1.8 to 2.1 with 2, 4 and 16; of 32 cores 1.8 to 2.3 with 4, 15 and 30.
 MOST_JOBS = 8
 # A failed configuration is fitted as this factor times the slowest time of its size.
 FAILURE = 2.0
@@ -53,7 +52,7 @@ def estimates(sizes: Sequence[SizeView], tables: Sequence[Floats], *, seed: int,
     """Fits the regression to all known times and estimates every candidate of every size, in the order of ``sizes``.
 
     At least one size must have a time. tables: ``features_of`` the sizes. seed: of the trees. jobs: number of threads,
-    of which MOST_JOBS are used.
+    at most MOST_JOBS.
     """
     from sklearn.ensemble import ExtraTreesRegressor  # about a second to import
 

@@ -28,7 +28,7 @@ class Spent:
             self._process = psutil.Process(pid)
 
     def seconds(self) -> float:
-        """With that of its children that have ended; 0 for one that has ended."""
+        """The CPU time of the process and of its children that have ended; 0 if it has ended."""
         try:
             return _cpu_seconds(self._process) if self._process else 0.0
         except psutil.Error:
