@@ -136,24 +136,23 @@ class CompileStage:
 
     def has(self, wanted: Wanted) -> bool:
         """Whether the kernels of these configurations for these problems are compiled, or failed to."""
-        found = (compile_tasks.task_for(self._scripts, *one, self._device.target) for one in wanted)
-        return all(key_of(task) in self._service.results for task in found)
+        return self._left(wanted) == 0
 
     def left_s(self, wanted: Wanted) -> float:
         """About how long the workers still take to compile these, seconds, if as many of them are found in the cache as
         so far."""
-        return len(self._left(wanted)) * self._service.mean_s / self._workers
+        return self._left(wanted) * self._service.mean_s / self._workers
 
     def wait_s(self, wanted: Wanted) -> float:
         """About how long it takes until all of these are compiled, seconds. Where any is left, at least as long as one
         that is not in the cache: those that are come at once."""
-        wanted = list(wanted)
-        return max(self.left_s(wanted), self._service.compile_s) if self._left(wanted) else 0.0
+        left_s = self.left_s(wanted)
+        return max(left_s, self._service.compile_s) if left_s else 0.0
 
-    def _left(self, wanted: Wanted) -> set[TaskKey]:
-        """The kernels of these that are not compiled yet."""
+    def _left(self, wanted: Wanted) -> int:
+        """How many kernels of these are not compiled yet."""
         found = (compile_tasks.task_for(self._scripts, *one, self._device.target) for one in wanted)
-        return {key_of(task) for task in found} - self._service.results.keys()
+        return len({key_of(task) for task in found} - self._service.results.keys())
 
     def prefetch(self, wanted: Wanted) -> None:
         """Lets idle workers compile these, in order, because they may be needed next."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gemm_tuner.core.records import Problem, Target
 from gemm_tuner.search import SizeView
@@ -23,15 +23,8 @@ SHARES, LEAST_OF_A_SIZE = 8, 512
 
 def by_compile_work(asked: Named, target: Target) -> list[Named]:
     """The proposals whose kernels take little to compile, and the others; only those of both that there are."""
-    late = [set(dear(view_of(state), names, target)) for state, names in asked]
-    groups: list[Named] = [
-        [
-            (state, [name for name in names if (name in dears) == is_late])
-            for (state, names), dears in zip(asked, late, strict=True)
-        ]
-        for is_late in (False, True)
-    ]
-    return [some for group in groups if (some := [one for one in group if one[1]])]
+    late, soon = divided(asked, [set(dear(view_of(state), names, target)) for state, names in asked])
+    return [some for some in (soon, late) if some]
 
 
 def ready_first(
@@ -46,20 +39,21 @@ def ready_first(
 
     wait_s: returns how long proposals are waited for until they are compiled, seconds. home: as of ``even_parts``.
     """
-    ready = [(state, {name for name in names if is_ready(state, name)}) for state, names in asked]
-    groups: list[Named] = [
-        [
-            (state, [name for name in names if (name in of) == is_first])
-            for (state, names), (_, of) in zip(asked, ready, strict=True)
-        ]
-        for is_first in (True, False)
-    ]
-    first, rest = ([one for one in group if one[1]] for group in groups)
+    first, rest = divided(asked, [{name for name in names if is_ready(state, name)} for state, names in asked])
     of_gpu = Counter({home.get(state.problem): 0 for state, names in asked if names})
     for state, names in first:
         of_gpu[home.get(state.problem)] += len(names)
     are_many = all(count >= LEAST_OF_A_PART * (gpus if gpu is None else 1) for gpu, count in of_gpu.items())
     return [first, rest] if are_many and wait_s(rest) >= LEAST_WAIT_S else [asked]
+
+
+def divided(asked: Named, chosen: Sequence[Collection[str]]) -> tuple[Named, Named]:
+    """The proposals that are among the chosen ones of their sizes, and the others, in their order; no size without
+    any."""
+    with_chosen = list(zip(asked, chosen, strict=True))
+    those = [(state, [name for name in names if name in of]) for (state, names), of in with_chosen]
+    others = [(state, [name for name in names if name not in of]) for (state, names), of in with_chosen]
+    return [one for one in those if one[1]], [one for one in others if one[1]]
 
 
 def even_parts(asked: Named, home: Mapping[Problem, int], gpus: int) -> list[Named]:
