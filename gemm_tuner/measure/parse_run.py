@@ -137,10 +137,11 @@ def halves(plan: Plan) -> list[Plan]:
     return [replace(plan, work=joined(part)) for part in (apart[:middle], apart[middle:])]
 
 
-def cut(plan: Plan, most_entries: int) -> list[Plan]:
-    """The plan in parts of at most ``most_entries`` entries, in order."""
+def cut(plan: Plan, about_entries: int) -> list[Plan]:
+    """The plan in parts of about ``about_entries`` entries, and as many each, in order."""
     apart = [replace(work, entries=(entry,)) for work in plan.work for entry in work.entries]
-    parts = [apart[at : at + most_entries] for at in range(0, len(apart), most_entries)]
+    count = round(len(apart) / about_entries) or min(1, len(apart))
+    parts = [apart[len(apart) * at // count : len(apart) * (at + 1) // count] for at in range(count)]
     return [replace(plan, work=joined(part)) for part in parts]
 
 

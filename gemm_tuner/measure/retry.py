@@ -103,16 +103,16 @@ def time_plan(
     folder: Path,
     on_found: OnFound,
     wind_down: Callable[[], bool],
-    most_entries: int = 0,
+    about_entries: int = 0,
     on_event: OnEvent = ignore,
 ) -> StageRun:
     """Times the entries of the plan until its deadline.
 
-    start:        runs a plan under the profiler, with its files in a folder.
-    on_found:     called with new timings after each start.
-    most_entries: limit of entries per start; 0: no limit. A crash loses the times of its start, so cheap starts should
-                  be small.
-    on_event:     called with ``Again`` when configurations that had ended are timed again.
+    start:         runs a plan under the profiler, with its files in a folder.
+    on_found:      called with new timings after each start.
+    about_entries: how many entries a start has, about; 0: all of them. A crash loses the times of its start, so cheap
+                   starts should be small.
+    on_event:      called with ``Again`` when configurations that had ended are timed again.
     Raises EnvironmentFault if the profiler fails three times on the same configurations.
     """
     began, stage = time.monotonic(), Stage(profiler, on_found)
@@ -122,7 +122,7 @@ def time_plan(
         capture_range=profiler.uses_capture_range,
         clock=profiler.uses_clock,
     )
-    stage.parts.extend(Part(part) for part in (cut(first, most_entries) if most_entries else [first]))
+    stage.parts.extend(Part(part) for part in (cut(first, about_entries) if about_entries else [first]))
     entries = {(work.problem, name): script for work in plan.work for script, name in work.entries}
     attempts = MAX_ATTEMPTS + len(stage.parts) - 1
     while stage.parts and stage.run.starts < attempts and not (stage.run.starts and (wind_down() or plan.is_over())):

@@ -23,8 +23,9 @@ from gemm_tuner.profilers.proton import Proton
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import Ended, Watched
 
-# Configurations of one proton session: what a crash of the process loses.
-MOST_ENTRIES = 256
+# Configurations of one proton session, about: what a crash of the process loses. Each session takes 0.3 s beside its
+# calls (H200), so that none is begun for a few that are left.
+ABOUT_ENTRIES = 256
 TICK_S = 0.05
 # By its path: with -m, what lies in the user's folder would take the place of modules that it imports.
 RESIDENT = IMPORT_ROOT / "gemm_tuner" / "launch" / "resident.py"
@@ -120,7 +121,7 @@ class Resident(Timer):
 
         live = self.live
         placed = live.placed(plan)
-        run = time_plan(placed, Proton(), start, folder, on_found, live.wind_down, MOST_ENTRIES, on_event)
+        run = time_plan(placed, Proton(), start, folder, on_found, live.wind_down, ABOUT_ENTRIES, on_event)
         return replace(run, starts=0)  # of profilers
 
 

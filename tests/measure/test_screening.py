@@ -228,7 +228,7 @@ def test_a_crash_in_a_kept_run_is_played_back(opened: Opened, tmp_path: Path) ->
 
 def test_a_crash_loses_the_times_of_few(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of its own session only: what earlier sessions found is not timed again."""
-    monkeypatch.setattr(screening, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(screening, "ABOUT_ENTRIES", 2)
     heard: list[list[str]] = []
     launcher, names = opened(), ["good_1", "good_2", "good_3", "kills_4", "good_5"]
     done = launcher.timings(
@@ -237,6 +237,19 @@ def test_a_crash_loses_the_times_of_few(opened: Opened, tmp_path: Path, monkeypa
     assert heard[:2] == [["good_1", "good_2"], ["kills_4"]] and set(statuses(done.timings)) == set(names)
     best = [Plan.read(path).work[0].best_us for path in sorted((tmp_path / "00-screen").glob("start*/plan.json"))]
     assert best[0] == 0.0 and best[-1] == 11.5
+
+
+def test_no_session_begins_for_the_few_that_are_left(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside its calls a session takes as long as some fifty configurations (H200)."""
+    monkeypatch.setattr(screening, "ABOUT_ENTRIES", 4)
+    launcher = opened()
+    for count, sessions in ((1, [1]), (5, [5]), (7, [3, 4])):
+        folder, names = tmp_path / f"{count:02d}-screen", [f"good_{number}" for number in range(count)]
+        assert set(statuses(launcher.timings(plan((ONE, names)), folder).timings)) == set(names)
+        plans = [Plan.read(path) for path in sorted(folder.glob("start*/plan.json"))]
+        assert [len(one.work[0].entries) for one in plans] == sessions
 
 
 def test_a_run_that_winds_down_ends_after_what_is_running(opened: Opened, tmp_path: Path) -> None:
