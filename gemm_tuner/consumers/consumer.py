@@ -69,6 +69,7 @@ class Consumer(ABC):
     takes = ""  # the problems that it accepts, in words, for messages
     splits_k = False  # its kernel may split K over the grid
     uses_smaller_m = False  # a key without a tuned M nearby gets the configuration of a smaller M
+    has_default = True  # what it launches without a tuned file, which may be faster than what others can launch
 
     @abstractmethod
     def problem_fault(self, problem: Any, arch: str) -> str:

@@ -88,6 +88,7 @@ class TritonConfig(Everything):
     """Arguments for ``triton.Config(**entry)``, for kernels with the usual constants of a tile kernel."""
 
     name = "triton"
+    has_default = False
     splits_k = True
 
     def config_fault(self, problem: GemmProblem, config: KernelConfig, arch: str) -> str:

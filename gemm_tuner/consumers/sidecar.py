@@ -28,9 +28,9 @@ MEASURED_KINDS = (TUNED, TABLE)
 class Note:
     """The provenance of one entry.
 
-    kind:     ``tuned``: the winner of the size; ``from_table``: the best configuration of the run's table that the
-              consumer can launch; ``stand_in``: the configuration of a nearby M; ``far_stand_in``: of a distant M;
-              ``default``: the consumer's default.
+    kind:     ``tuned``: the winner of the size; ``from_table``: the best configuration of the run's table, or beside
+              the winner in its row, that the consumer can launch; ``stand_in``: the configuration of a nearby M;
+              ``far_stand_in``: of a distant M; ``default``: the consumer's default.
     entry:    the entry as written.
     m:        the M at which it was measured; 0 for a default.
     time_us:  median kernel time at that M; None if unknown.

@@ -2,7 +2,9 @@
 consumer can launch.
 
 This is the size's winner, or, if the consumer cannot launch it (another kernel family, split K), a stand-in: the
-fastest configuration in the run's table that it can launch and that passes a check.
+fastest configuration in the run's table that it can launch and that passes a check. Without one, a consumer that has no
+default of its own gets the fastest that the row names beside its winner (a substitute, or what a server launches),
+which was timed and checked with it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from gemm_tuner.consumers.consumer import Consumer, Offer
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export.gemm.rows import gemm_of, tile_of
-from gemm_tuner.export.gemm.run_timings import SCREEN, read_predictions, read_timings
+from gemm_tuner.export.gemm.run_timings import FINALS, SCREEN, read_predictions, read_timings
 from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.problem import GemmProblem
@@ -89,6 +91,7 @@ def collect(
     """
     offers: dict[GemmProblem, Offer] = {}
     waiting: dict[GemmProblem, _StandIns] = {}
+    beside: dict[GemmProblem, Offer] = {}
     left_out = without_config(found, consumer)
     mine = [row for row in found.rows if row.problem.kind == GemmProblem.kind]
     left_out += [elsewhere(row) for row in found.rows if mine and row not in mine]
@@ -104,7 +107,12 @@ def collect(
         untrusted = trust.fault(Verified.TRUE if fault else row.verified, source)
         refused = unfit or ("" if fault else known_wrong(row)) or untrusted
         folder = run_record.tables_folder(path, found.header_of(row))
+        may_stand_in = fault and not refused and not consumer.has_default
+        named = _beside(row, source, config_fault, trust) if may_stand_in else None
+        if named:
+            beside[gemm_of(row)] = named
         offer = refused or _offer(row, source, folder, fault, config_fault)
+        offer = named if named and isinstance(offer, str) else offer
         if isinstance(offer, Offer):
             offers[gemm_of(row)] = offer
         elif isinstance(offer, _StandIns):
@@ -112,6 +120,7 @@ def collect(
         else:
             left_out.append(LeftOut(gemm_of(row).key, tile_of(row).name, offer))
     for problem, checked in _checked(waiting, trust, find_check).items():
+        checked = beside.get(problem, checked) if isinstance(checked, str) else checked
         if isinstance(checked, Offer):
             offers[problem] = checked
         else:
@@ -177,6 +186,23 @@ def _served(row: Row, source: str, consumer: str) -> Offer | None:
                 gemm_of(row), tile(one.config), time_us, SERVED, source, verified=one.verified, tuned=tile_of(row).name,
                 tuned_us=row.facts.get("median_us"), facts=facts,
                 timings={} if time_us is None else {one.config.name: time_us},
+            )  # fmt: skip
+    return None
+
+
+def _beside(row: Row, source: str, config_fault: ConfigFault, trust: Trust) -> Offer | None:
+    """The fastest that a row names beside its winner, which the consumer can launch and which may be exported; None
+    without one. What a server's own kernel took says nothing of this package's."""
+    others = [(one.config, one.time_us, one.verified) for one in row.served if not one.kernel]
+    if row.substitute is not None:
+        others.append((row.substitute.config, row.substitute.time_us, row.substitute.verified))
+    problem, winner = gemm_of(row), tile_of(row)
+    for config, us, verified in sorted(others, key=lambda one: one[1]):
+        if not (config_fault(problem, tile(config)) or trust.fault(verified, source)):
+            time_us, stage = (None, MODEL) if source == "predicted" else (us, FINALS)
+            return Offer(
+                problem, tile(config), time_us, stage, source, verified=verified, tuned=winner.name,
+                tuned_us=row.facts.get("median_us"), timings={} if time_us is None else {config.name: time_us},
             )  # fmt: skip
     return None
 

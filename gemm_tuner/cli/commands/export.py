@@ -68,7 +68,7 @@ NOTHING = "no size could be exported"
 PREDICTED = "predicted"
 KINDS = {  # of entries, in words
     TUNED: "tuned",
-    TABLE: "from the run's table",
+    TABLE: "from the run's table or row",
     PREDICTED: "predicted",
     STAND_IN: "stand-ins",
     FAR: "far stand-ins",
