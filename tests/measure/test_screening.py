@@ -114,7 +114,7 @@ def test_the_process_opens_the_gpu_before_its_first_plan(opened: Opened, tmp_pat
     assert statuses(done.timings) == {"good_1": "ok", "kills_2": "crashed", "good_3": "ok"}
 
 
-def test_launchers_of_finals_are_told_how_many_of_them_open_the_gpu(opened: Opened) -> None:
+def test_launchers_of_finals_are_told_how_many_of_them_open_the_gpu(opened: Opened, tmp_path: Path) -> None:
     asked: list[tuple[int, int | None]] = []
 
     class Finals(LiveLauncher):
@@ -122,10 +122,16 @@ def test_launchers_of_finals_are_told_how_many_of_them_open_the_gpu(opened: Open
             asked.append((at_once, most))
             return Openings(1, 0)
 
-    launcher = opened()
+    class Opening(Resident):
+        def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
+            return Openings(1, 0)
+
+    launcher, plans = opened(), [plan((ONE, [])), plan((ONE, []), stage=FINALS)]
     launcher.finals = Finals(**{one.name: getattr(launcher.finals, one.name) for one in fields(LiveLauncher)})
-    assert launcher.open_ahead([plan((ONE, [])), plan((ONE, []), stage=FINALS)], 2, 5) == Openings(1, 0)
-    assert asked == [(2, 5)]
+    assert launcher.open_ahead(plans, 2, 5) == Openings(1, 0)
+    launcher.screening = Opening(launcher.finals, tmp_path / "resident.log")  # which is one of those at once
+    assert launcher.open_ahead(plans, 2, 5) == Openings(2, 0)
+    assert asked == [(2, 5), (1, 5)]
 
 
 def test_one_that_dies_while_it_opens_the_gpu_is_waited_for_no_longer(

@@ -320,3 +320,25 @@ def test_launchers_open_the_gpu_for_finals_and_checks_a_few_at_a_time(tmp_path: 
         assert not list(start.glob(LOADED_FILE)) and not list(start.glob(OPENED_FILE))
     finally:
         launcher.close()
+
+
+def test_launchers_of_finals_record_from_when_they_open_the_gpu_and_those_of_checks_do_not(tmp_path: Path) -> None:
+    class Records(Clock):
+        uses_capture_range = True
+
+    timing = Turn(tmp_path / "turn", tmp_path)
+    timing.take()
+    timing.begin_timing()  # so that they wait to open it
+    live = LiveLauncher(LANGUAGE, Records(), tmp_path / "cache", tmp_path, "cpu", turn=tmp_path / "turn")
+    launcher = live.starting_ahead(tmp_path / "ahead")
+    try:
+        launcher.prepare_finals(1)
+        launcher.prepare_check()
+        plans = [Plan(stage, (), (Work(SIZE, ()),), Method()) for stage in (FINALS, VERIFY)]
+        launcher.open_ahead(plans, 0)
+        until(lambda: len(list(tmp_path.rglob(LOADED_FILE))) == 2)
+        launcher.open_ahead(plans, 2)
+        told = [Plan.read(path) for path in tmp_path.rglob(f"*{OPENING}")]
+        assert {one.stage: one.capture_range for one in told} == {FINALS: True, VERIFY: False}
+    finally:
+        launcher.close()

@@ -19,6 +19,8 @@ from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.launch.plan import AHEAD, ANYWHERE, BEHIND, FINALS, SCREEN, Plan
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.budget import Budget
+from gemm_tuner.measure.launcher_events import OnEvent, ignore
+from gemm_tuner.measure.retry import OnFound, StageRun
 
 pytestmark = pytest.mark.usefixtures("in_a_folder")
 
@@ -93,6 +95,19 @@ def test_processes_that_choose_have_their_turns_before_those_that_publish(tmp_pa
     Match(tmp_path, gpu).run()
     places = {plan.process: plan.place for plan in gpu.plans}
     assert [places[number] for number in range(7)] == [AHEAD] * 3 + [BEHIND] * 2 + [ANYWHERE] * 2
+
+
+def test_the_last_turn_has_come_where_a_process_has_timed_nothing(tmp_path: Path) -> None:
+    """All that it had on a GPU may have crashed, and checks must still begin beside the reports of the others."""
+
+    class Silent(StandInGpu):
+        def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
+            return super().timings(plan, folder, ignore if plan.process == 4 else on_event, on_found)
+
+    last: list[int] = []
+    match = Match(tmp_path, Silent(us={A: 50.0, B: 60.0, C: 70.0}, overlaps=True))
+    match.finals.run([(state, list(state.kept)) for state in match.states], lambda: last.append(len(match.gpu.plans)))
+    assert last == [5]
 
 
 def test_further_processes_begin_while_those_that_publish_run(tmp_path: Path) -> None:
