@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from gemm_tuner.core.records import Device
-from gemm_tuner.search.staged import next_round
+from gemm_tuner.search.staged import next_step
 from gemm_tuner.search.view import Proposals, Requested, SizeView, not_requested
 
 Genes = tuple[Any, ...]
@@ -39,7 +39,8 @@ class Genetic:
     tries: int = 30
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
-        return next_round([partial(self._generation, number) for number in range(self.generations)], sizes, device)
+        rounds = [partial(self._generation, number) for number in range(self.generations)]
+        return next_step(rounds, sizes, device).proposals
 
     def likely_next(self, sizes: Sequence[SizeView], device: Device, requested: Requested, count: int) -> Proposals:
         likely = {}
@@ -48,7 +49,9 @@ class Genetic:
             likely[size.problem] = not_requested(size, [*children, *size.by_prediction()], requested)[:count]
         return {problem: names for problem, names in likely.items() if names}
 
-    def _generation(self, number: int, sizes: Sequence[SizeView], device: Device) -> Proposals:
+    def _generation(
+        self, number: int, sizes: Sequence[SizeView], before: Sequence[SizeView], device: Device
+    ) -> Proposals:
         return {size.problem: self._asked(number, size) for size in sizes}
 
     def _asked(self, number: int, size: SizeView) -> list[str]:

@@ -15,15 +15,15 @@ from gemm_tuner.search.compile_work import CompileWork, worth_ahead
 from gemm_tuner.search.learned import Estimate, Floats, estimates, features_of
 from gemm_tuner.search.nearness import diverse_sample, neighbours
 from gemm_tuner.search.remembered import Remembered, content
-from gemm_tuner.search.staged import Round, next_round
+from gemm_tuner.search.staged import Round, next_step
 from gemm_tuner.search.view import Proposals, Requested, SizeView, not_requested
 
 # Extra first rounds of a size without any time. Each doubles the number of requested configurations, up to a quarter of
 # the candidates.
 MORE_FIRST = 3
-# What is asked for again: the estimates of the learned round and of the polish, each of a server's views, too, and the
-# proposals of these rounds and of the first.
-ESTIMATES, PROPOSALS = 8, 12
+# What is asked for again: the estimates of the learned round, of a server's views, too, and the proposals of all
+# rounds.
+ESTIMATES, PROPOSALS = 4, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Guided:
     similarity_penalty: float = 3.0
     optimism: float = 0.5
     leaders: int = 3
-    min_gain: float = 0.002
+    min_gain: float = 0.004
     first_price: float = 0.15
     learned_price: float = 0.1
     _estimates: Remembered[list[Estimate]] = field(
@@ -67,11 +67,13 @@ class Guided:
     )
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
-        return next_round(self._rounds(), sizes, device)
+        return next_step(self._rounds(), sizes, device).proposals
 
     def likely_next(self, sizes: Sequence[SizeView], device: Device, requested: Requested, count: int) -> Proposals:
-        is_last = any(size.timed_us and requested.get(size.problem) for size in sizes)
-        if is_last:  # or the polish runs, after which there is nothing
+        rounds = self._rounds()
+        if next_step(rounds, sizes, device).place >= len(rounds) - 1:  # nothing follows the polish
+            return {}
+        if any(size.timed_us and requested.get(size.problem) for size in sizes):  # then the polish follows
             likely = [self._near_leaders(size, one, requested) for size, one in self._estimated(sizes, device)]
         elif any(size.timed_us for size in sizes):
             likely = [self._order(size, one) for size, one in self._estimated(sizes, device)]
@@ -98,12 +100,13 @@ class Guided:
     def _once(self, of: Round) -> Round:
         """The round, computed once for the same views: each proposal goes through all rounds before it again."""
 
-        def proposed(sizes: Sequence[SizeView], device: Device) -> Proposals:
-            return self._proposals.of((of.__name__, device, content(sizes)), lambda: of(sizes, device))
+        def proposed(sizes: Sequence[SizeView], before: Sequence[SizeView], device: Device) -> Proposals:
+            # What was known before follows from what is.
+            return self._proposals.of((of.__name__, device, content(sizes)), lambda: of(sizes, before, device))
 
         return proposed
 
-    def _first(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
+    def _first(self, sizes: Sequence[SizeView], before: Sequence[SizeView], device: Device) -> Proposals:
         work = CompileWork(device.target, self.first_price if len(sizes) > 1 else 0.0)
         chosen = {}
         for size in sizes:
@@ -115,12 +118,12 @@ class Guided:
         return chosen
 
     @staticmethod
-    def _first_again(sizes: Sequence[SizeView], device: Device) -> Proposals:
+    def _first_again(sizes: Sequence[SizeView], before: Sequence[SizeView], device: Device) -> Proposals:
         """For each size without a time, as many more candidates as have failed so far, predicted best first."""
         untimed = [size for size in sizes if not size.timed_us]
         return {size.problem: not_requested(size, size.by_prediction(), {})[: len(size.failed)] for size in untimed}
 
-    def _learned(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
+    def _learned(self, sizes: Sequence[SizeView], before: Sequence[SizeView], device: Device) -> Proposals:
         work = CompileWork(device.target, self.learned_price if len(sizes) > 1 else 0.0)
         for size in sizes:
             work.ask(size, [*size.timed_us, *size.failed])
@@ -132,10 +135,14 @@ class Guided:
             chosen[size.problem] = names
         return chosen
 
-    def _polish(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
+    def _polish(self, sizes: Sequence[SizeView], before: Sequence[SizeView], device: Device) -> Proposals:
+        """Neighbours of what is fastest now, by the estimates that the learned round was chosen by: fitted again to its
+        results, trees expect little of neighbours of what was just timed (docs/search.md)."""
         chosen = {}
-        for size, one in self._estimated(sizes, device):
-            names = not_requested(size, self._worth_polishing(size, one, size.timed_us), {})
+        estimated = {size.problem: one for size, one in self._estimated(before, device)}
+        for size in (one for one in sizes if one.problem in estimated):
+            worth = self._worth_polishing(size, estimated[size.problem], size.timed_us)
+            names = not_requested(size, worth, {})
             chosen[size.problem] = names[: int(self.polish_share * len(size.candidates))]
         return chosen
 
