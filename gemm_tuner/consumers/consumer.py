@@ -42,7 +42,8 @@ class Offer:
 
     problem, config: of the consumer's kind of problem.
     time_us:   median kernel time at this size; None if the results file has none.
-    stage:     where the time is from: ``results``, or ``finals`` or ``screen`` of the run's table.
+    stage:     where the time is from: ``results`` or ``served`` of the row, ``finals`` or ``screen`` of the run's
+               table, ``finals`` also of what the row has beside its winner, or ``model``.
     tuned, tuned_us: name and time of the size's winner, which may be another configuration.
     timings:   times by configuration name, for all configurations of this size in the run's table.
     """
@@ -69,7 +70,7 @@ class Consumer(ABC):
     takes = ""  # the problems that it accepts, in words, for messages
     splits_k = False  # its kernel may split K over the grid
     uses_smaller_m = False  # a key without a tuned M nearby gets the configuration of a smaller M
-    has_default = True  # what it launches without a tuned file, which may be faster than what others can launch
+    has_default = True  # it launches something without a tuned file, which may be faster than what others can launch
 
     @abstractmethod
     def problem_fault(self, problem: Any, arch: str) -> str:

@@ -2,9 +2,8 @@
 consumer can launch.
 
 This is the size's winner, or, if the consumer cannot launch it (another kernel family, split K), a stand-in: the
-fastest configuration in the run's table that it can launch and that passes a check. Without one, a consumer that has no
-default of its own gets the fastest that the row names beside its winner (a substitute, or what a server launches),
-which was timed and checked with it.
+fastest configuration in the run's table that it can launch and that passes a check. A consumer without a default gets
+what the row has beside its winner where there is no table, or no GPU for the check.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ from pathlib import Path
 from gemm_tuner.consumers.consumer import Consumer, Offer
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Verified
+from gemm_tuner.export.beside import checked_beside
 from gemm_tuner.export.gemm.rows import gemm_of, tile_of
-from gemm_tuner.export.gemm.run_timings import FINALS, SCREEN, read_predictions, read_timings
+from gemm_tuner.export.gemm.run_timings import SCREEN, read_predictions, read_timings
 from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.problem import GemmProblem
@@ -68,11 +68,17 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class _StandIns:
-    """A size whose winner the consumer cannot launch. fault: why. offers: the stand-ins, best first."""
+    """A size whose winner the consumer cannot launch.
+
+    fault:  why. own: the winner.
+    offers: the stand-ins, best first.
+    beside: what the row has beside its winner, for where none of these can be checked; None for nothing.
+    """
 
     fault: str
     own: KernelConfig
     offers: tuple[Offer, ...]
+    beside: Offer | None = None
 
 
 def collect(
@@ -91,7 +97,6 @@ def collect(
     """
     offers: dict[GemmProblem, Offer] = {}
     waiting: dict[GemmProblem, _StandIns] = {}
-    beside: dict[GemmProblem, Offer] = {}
     left_out = without_config(found, consumer)
     mine = [row for row in found.rows if row.problem.kind == GemmProblem.kind]
     left_out += [elsewhere(row) for row in found.rows if mine and row not in mine]
@@ -107,12 +112,9 @@ def collect(
         untrusted = trust.fault(Verified.TRUE if fault else row.verified, source)
         refused = unfit or ("" if fault else known_wrong(row)) or untrusted
         folder = run_record.tables_folder(path, found.header_of(row))
-        may_stand_in = fault and not refused and not consumer.has_default
-        named = _beside(row, source, config_fault, trust) if may_stand_in else None
-        if named:
-            beside[gemm_of(row)] = named
         offer = refused or _offer(row, source, folder, fault, config_fault)
-        offer = named if named and isinstance(offer, str) else offer
+        if not refused and fault and not consumer.has_default:
+            offer = _with_beside(offer, row, source, config_fault)
         if isinstance(offer, Offer):
             offers[gemm_of(row)] = offer
         elif isinstance(offer, _StandIns):
@@ -120,7 +122,6 @@ def collect(
         else:
             left_out.append(LeftOut(gemm_of(row).key, tile_of(row).name, offer))
     for problem, checked in _checked(waiting, trust, find_check).items():
-        checked = beside.get(problem, checked) if isinstance(checked, str) else checked
         if isinstance(checked, Offer):
             offers[problem] = checked
         else:
@@ -190,23 +191,6 @@ def _served(row: Row, source: str, consumer: str) -> Offer | None:
     return None
 
 
-def _beside(row: Row, source: str, config_fault: ConfigFault, trust: Trust) -> Offer | None:
-    """The fastest that a row names beside its winner, which the consumer can launch and which may be exported; None
-    without one. What a server's own kernel took says nothing of this package's."""
-    others = [(one.config, one.time_us, one.verified) for one in row.served if not one.kernel]
-    if row.substitute is not None:
-        others.append((row.substitute.config, row.substitute.time_us, row.substitute.verified))
-    problem, winner = gemm_of(row), tile_of(row)
-    for config, us, verified in sorted(others, key=lambda one: one[1]):
-        if not (config_fault(problem, tile(config)) or trust.fault(verified, source)):
-            time_us, stage = (None, MODEL) if source == "predicted" else (us, FINALS)
-            return Offer(
-                problem, tile(config), time_us, stage, source, verified=verified, tuned=winner.name,
-                tuned_us=row.facts.get("median_us"), timings={} if time_us is None else {config.name: time_us},
-            )  # fmt: skip
-    return None
-
-
 def _offer(row: Row, source: str, folder: Path, fault: str, config_fault: ConfigFault) -> Offer | _StandIns | str:
     """The offer for a row, or its stand-ins, or the reason why there are none. fault: of its winner."""
     config, time_us = tile_of(row), row.facts.get("median_us")
@@ -234,12 +218,23 @@ def _offer(row: Row, source: str, folder: Path, fault: str, config_fault: Config
     return _StandIns(fault, config, found[:MAX_CHECKED])
 
 
+def _with_beside(
+    offer: Offer | _StandIns | str, row: Row, source: str, config_fault: ConfigFault
+) -> Offer | _StandIns | str:
+    """What a row has beside its winner, in place of the reason why there is no stand-in, or added to the stand-ins."""
+    beside = checked_beside(row, source, lambda config: not config_fault(gemm_of(row), config))
+    if isinstance(offer, _StandIns):
+        return replace(offer, beside=beside)
+    return beside or offer
+
+
 def _checked(
     waiting: Mapping[GemmProblem, _StandIns], trust: Trust, find_check: Callable[[], CheckNow]
 ) -> dict[GemmProblem, Offer | str]:
     """For each size the best stand-in that is correct, or the reason why there is none.
 
-    A stand-in that could not be checked is used as unverified if the user accepts that; a wrong one is never used.
+    Where no GPU can check them, what the row has beside its winner is used, which a GPU has checked. A stand-in that
+    could not be checked is used as unverified if the user accepts that; a wrong one is never used.
     """
     if not waiting:
         return {}
@@ -250,7 +245,8 @@ def _checked(
         if trust.fault(how, "measured"):
             why = "no GPU of its architecture is here to check another one; --predicted has the interpreter check it"
         else:
-            found = check.first_right({problem: [o.config for o in one.offers] for problem, one in waiting.items()})
+            asked = {of: one for of, one in waiting.items() if how is Verified.TRUE or one.beside is None}
+            found = check.first_right({of: [offer.config for offer in one.offers] for of, one in asked.items()})
     except GpuInUse:
         raise  # the user limited the waiting time
     except (UserError, EnvironmentFault) as error:
@@ -259,6 +255,8 @@ def _checked(
 
 
 def _decided(one: _StandIns, found: Finding | None, how: Verified, why: str, trust: Trust) -> Offer | str:
+    if found is None and one.beside is not None:
+        return one.beside
     if found is None:
         best = replace(one.offers[0], verified=Verified.FALSE)
         return best if trust.unverified else f"{why}; --unverified exports {best.config.name} without a check"

@@ -138,7 +138,7 @@ def halves(plan: Plan) -> list[Plan]:
 
 
 def cut(plan: Plan, about_entries: int) -> list[Plan]:
-    """The plan in parts of about ``about_entries`` entries, and as many each, in order."""
+    """The plan in parts of nearly equal size, in order: ``about_entries`` entries, at most half as many more."""
     apart = [replace(work, entries=(entry,)) for work in plan.work for entry in work.entries]
     count = round(len(apart) / about_entries) or min(1, len(apart))
     parts = [apart[len(apart) * at // count : len(apart) * (at + 1) // count] for at in range(count)]

@@ -23,8 +23,8 @@ from gemm_tuner.profilers.proton import Proton
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import Ended, Watched
 
-# Configurations of one proton session, about: what a crash of the process loses. Each session takes 0.3 s beside its
-# calls (H200), so that none is begun for a few that are left.
+# Configurations of one proton session, about, at most half as many more: what a crash of the process loses. A session
+# takes 0.3 s beside its calls (H200), so that none is begun for a few that are left.
 ABOUT_ENTRIES = 256
 TICK_S = 0.05
 # By its path: with -m, what lies in the user's folder would take the place of modules that it imports.

@@ -46,54 +46,6 @@ def test_the_best_plain_tile_of_the_table_stands_in_for_a_winner_of_another_fami
     assert timed["tuned"].startswith("gemm_split_k")
 
 
-PLAIN = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 1, "SPLIT_K": 1, "num_warps": 4}
-SERVED = {**PLAIN, "num_stages": 4, "median_us": 14.0, "verified": True, "default_us": 20.0}
-SUBSTITUTE = {**PLAIN, "family": "gemm_tile", "num_stages": 3, "median_us": 15.0, "verified": True}
-
-
-@pytest.mark.parametrize(
-    ("names", "stages"),
-    [
-        ({"served": {"vllm": SERVED}}, 4),
-        ({"substitute": SUBSTITUTE}, 3),
-        ({"served": {"vllm": SERVED}, "substitute": SUBSTITUTE}, 4),
-        ({"served": {"vllm": {**SERVED, "median_us": 16.0}}, "substitute": SUBSTITUTE}, 3),
-        ({"served": {"vllm": {**SERVED, "verified": False}}, "substitute": SUBSTITUTE}, 3),
-        ({"substitute": {**SUBSTITUTE, "family": "gemm_split_k", "SPLIT_K": 2}}, None),
-        ({"served": {"vllm": {**SERVED, "kernel": "vllm 0.1, sha256 0"}}}, None),
-        ({"served": {"vllm": {**SERVED, "verified": False}}}, None),
-    ],
-)
-def test_what_a_row_names_beside_a_winner_of_another_family_stands_in_where_no_table_is_left(
-    names: dict[str, Any], stages: int | None, tmp_path: Path
-) -> None:
-    """It was timed and checked with the winner, here of gemm_split_k; but not what a server's own kernel took."""
-    stand_in = {"stand_in": "gemm_tile"} if "served" in names else {}
-    results = edited(
-        with_table(tmp_path / "run"), tmp_path / "tuned.yaml",
-        configs=lambda found: [
-            {**{key: value for key, value in row.items() if key not in ("served", "stand_in")}, **stand_in, **names}
-            for row in found
-        ],
-    )  # fmt: skip
-    assert export(results, "--to", "triton", "-o", tmp_path / "out") == (1 if stages is None else 0)
-    if stages is not None:
-        (entry,) = json.loads((tmp_path / "out" / "triton_configs.json").read_text()).values()
-        assert (entry["num_stages"], entry["kwargs"]["BLOCK_SIZE_N"]) == (stages, 32)
-        (note,) = next(iter(side(tmp_path / "out")["files"].values())).values()
-        us = 15.0 if stages == 3 else 14.0
-        assert (note["kind"], note["stage"], note["time_us"], note["verified"]) == ("from_table", "finals", us, True)
-
-
-def test_what_a_row_names_stands_in_where_no_gpu_can_check_the_tables_best(tmp_path: Path) -> None:
-    table = with_table(tmp_path, (config(**{**PLAIN, "num_stages": 5}), 12.0, 12.0))
-    assert export(table, "--to", "triton", "-o", tmp_path / "none") == 1
-    edited(table, table, configs=lambda found: [{**row, "substitute": SUBSTITUTE} for row in found])
-    assert export(table, "--to", "triton", "-o", tmp_path / "out") == 0
-    (entry,) = json.loads((tmp_path / "out" / "triton_configs.json").read_text()).values()
-    assert entry["num_stages"] == 3
-
-
 def test_a_table_of_another_run_is_not_used(tmp_path: Path, capsys: Any) -> None:
     results = with_table(tmp_path, (config(), 14.2, 14.0))
     other = edited(results, tmp_path / "other.yaml", configs=lambda found: [{**found[0], "num_warps": 8}])

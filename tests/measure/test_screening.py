@@ -124,7 +124,7 @@ def test_launchers_of_finals_are_told_how_many_of_them_open_the_gpu(opened: Open
 
     class Opening(Resident):
         def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
-            return Openings(1, 0)
+            return Openings(len([one for one in plans if one.stage == SCREEN]), len(plans) - 1)
 
     launcher, plans = opened(), [plan((ONE, [])), plan((ONE, []), stage=FINALS)]
     launcher.finals = Finals(**{one.name: getattr(launcher.finals, one.name) for one in fields(LiveLauncher)})
@@ -248,7 +248,7 @@ def test_a_crash_loses_the_times_of_few(opened: Opened, tmp_path: Path, monkeypa
 def test_no_session_begins_for_the_few_that_are_left(
     opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside its calls a session takes as long as some fifty configurations (H200)."""
+    """Beside its calls a session takes 0.3 s, a configuration 6 ms (H200)."""
     monkeypatch.setattr(screening, "ABOUT_ENTRIES", 4)
     launcher = opened()
     for count, sessions in ((1, [1]), (5, [5]), (7, [3, 4])):

@@ -322,9 +322,12 @@ def test_launchers_open_the_gpu_for_finals_and_checks_a_few_at_a_time(tmp_path: 
         launcher.close()
 
 
-def test_launchers_of_finals_record_from_when_they_open_the_gpu_and_those_of_checks_do_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_range", [True, False])
+def test_launchers_of_finals_record_from_when_they_open_the_gpu_and_those_of_checks_do_not(
+    by_range: bool, tmp_path: Path
+) -> None:
     class Records(Clock):
-        uses_capture_range = True
+        uses_capture_range = by_range
 
     timing = Turn(tmp_path / "turn", tmp_path)
     timing.take()
@@ -339,6 +342,6 @@ def test_launchers_of_finals_record_from_when_they_open_the_gpu_and_those_of_che
         until(lambda: len(list(tmp_path.rglob(LOADED_FILE))) == 2)
         launcher.open_ahead(plans, 2)
         told = [Plan.read(path) for path in tmp_path.rglob(f"*{OPENING}")]
-        assert {one.stage: one.capture_range for one in told} == {FINALS: True, VERIFY: False}
+        assert {one.stage: one.capture_range for one in told} == {FINALS: by_range, VERIFY: False}
     finally:
         launcher.close()

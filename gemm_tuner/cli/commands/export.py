@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Writes the configs of a results file as the files that a consumer reads, under the names that it asks for.
 What a consumer cannot launch is left out and named: docs/exports.md says what each can. Where it cannot launch a
-size's own config, the fastest one of the run's table that it can launch takes its place, after a check on the GPU.
+size's own config, the fastest one of the run's table that it can launch takes its place, after a check on the GPU;
+for triton, where that cannot be, what the row has beside its winner.
 Files that are there are merged into, key by key.
 
 Kernels of specs go to json (AITER's files, by the spec's key), triton (triton.Config), module (the kernel and
