@@ -21,9 +21,9 @@ from gemm_tuner.search.view import Proposals, Requested, SizeView, not_requested
 # Extra first rounds of a size without any time. Each doubles the number of requested configurations, up to a quarter of
 # the candidates.
 MORE_FIRST = 3
-# What is asked for again: the estimates of the learned round, of a server's views, too, and the proposals of all
-# rounds.
-ESTIMATES, PROPOSALS = 4, 12
+# What is asked for again: the estimates of the learned round and the proposals of four rounds, also for the views of up
+# to four servers, which are searched one after another.
+ESTIMATES, PROPOSALS = 5, 20
 
 
 @dataclass(frozen=True, slots=True)
