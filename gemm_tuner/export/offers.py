@@ -15,7 +15,7 @@ from pathlib import Path
 from gemm_tuner.consumers.consumer import Consumer, Offer
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Verified
-from gemm_tuner.export.beside import checked_beside
+from gemm_tuner.export.beside import SERVED, checked_beside, served_for
 from gemm_tuner.export.gemm.rows import gemm_of, tile_of
 from gemm_tuner.export.gemm.run_timings import SCREEN, read_predictions, read_timings
 from gemm_tuner.export.trust import Trust
@@ -27,7 +27,7 @@ from gemm_tuner.store.results import Results, Row
 from gemm_tuner.store.run_record import TABLES
 from gemm_tuner.system.gpu_lock import GpuInUse
 
-RESULTS, SERVED, MODEL = "results", "served", "model"
+RESULTS, MODEL = "results", "model"
 MAX_CHECKED = 8  # maximum number of stand-ins per size
 
 # (problem, config) -> why the consumer cannot launch it; "" if it can.
@@ -103,7 +103,7 @@ def collect(
     for row in mine or found.rows:
         source = found.source_of(row)
         unfit = consumer.problem_fault(gemm_of(row), str(found.header.get("arch", "")))
-        served = None if unfit else _served(row, source, consumer.name)
+        served = None if unfit else served_for(row, source, consumer.name)
         if served and not (config_fault(gemm_of(row), served.config) or trust.fault(served.verified, source)):
             offers[gemm_of(row)] = served
             continue
@@ -177,20 +177,6 @@ def collect_of_kind(found: Results, consumer: Consumer, trust: Trust) -> tuple[l
     return offers, left_out
 
 
-def _served(row: Row, source: str, consumer: str) -> Offer | None:
-    """The configuration that tuning with --serve found for this consumer; None without one."""
-    for one in row.served:
-        if one.consumer == consumer:
-            time_us = None if source == "predicted" else one.time_us
-            facts = {} if one.default_us is None else {"default_us": one.default_us}
-            return Offer(
-                gemm_of(row), tile(one.config), time_us, SERVED, source, verified=one.verified, tuned=tile_of(row).name,
-                tuned_us=row.facts.get("median_us"), facts=facts,
-                timings={} if time_us is None else {one.config.name: time_us},
-            )  # fmt: skip
-    return None
-
-
 def _offer(row: Row, source: str, folder: Path, fault: str, config_fault: ConfigFault) -> Offer | _StandIns | str:
     """The offer for a row, or its stand-ins, or the reason why there are none. fault: of its winner."""
     config, time_us = tile_of(row), row.facts.get("median_us")
@@ -255,9 +241,9 @@ def _checked(
 
 
 def _decided(one: _StandIns, found: Finding | None, how: Verified, why: str, trust: Trust) -> Offer | str:
-    if found is None and one.beside is not None:
-        return one.beside
     if found is None:
+        if one.beside is not None:
+            return one.beside
         best = replace(one.offers[0], verified=Verified.FALSE)
         return best if trust.unverified else f"{why}; --unverified exports {best.config.name} without a check"
     named = {offer.config.name: offer for offer in one.offers}

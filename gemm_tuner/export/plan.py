@@ -18,8 +18,9 @@ from gemm_tuner.consumers.consumer import Body, Consumer, Entry, ExportTarget, O
 from gemm_tuner.consumers.sidecar import MEASURED_KINDS, TABLE, TUNED, Note, Sidecar, Timed
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Verified
+from gemm_tuner.export.beside import SERVED
 from gemm_tuner.export.fill import fill
-from gemm_tuner.export.offers import RESULTS, SERVED, LeftOut
+from gemm_tuner.export.offers import RESULTS, LeftOut
 from gemm_tuner.system.documents import show, write_text_atomically
 from gemm_tuner.system.input_files import printable
 

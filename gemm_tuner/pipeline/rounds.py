@@ -32,7 +32,7 @@ from gemm_tuner.pipeline.round_parts import (
 )  # fmt: skip
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.screened import Screened
-from gemm_tuner.search import Proposals, Search
+from gemm_tuner.search import Proposals, Search, SizeView
 from gemm_tuner.space.size_state import Named, OfSize, SizeState
 from gemm_tuner.store.store import Store
 
@@ -99,13 +99,16 @@ class Rounds:
         """The proposals of the search, which sees all sizes of the run: with those alone that are left, a resumed run
         would ask for others than an undisturbed one."""
         left = {one.problem for one in self.states}
-        views = [view_of(one) for one in self.of_run or self.states]  # in the run's order, which matters
+        views = self._views()
         proposed = self.search.propose(views, self.gpus.device)
         mine = {problem: names for problem, names in proposed.items() if problem in left}
         if mine or not proposed:
             return mine
         # What is not known of a finished size stays so.
         return self.search.propose([one for one in views if one.problem in left], self.gpus.device)
+
+    def _views(self) -> list[SizeView]:
+        return [view_of(one) for one in self.of_run or self.states]  # in the run's order, which matters
 
     def time(self, asked: Named) -> Screened:
         """Compiles and screens the proposals; in parts, if more plans cost nothing: those first whose kernels are
@@ -268,14 +271,13 @@ class Rounds:
 
     def _by_state(self, proposals: Proposals) -> Named:
         by_problem = {state.problem: state for state in self.states}
-        return [(by_problem[problem], list(names)) for problem, names in proposals.items()]
+        return [(by_problem[problem], list(names)) for problem, names in proposals.items() if problem in by_problem]
 
     def _likely_after(self, asked: Named) -> Named:
         """What the search may propose after this round, most likely first."""
         running = {state.problem: names for state, names in merged(asked)}
-        views = [view_of(state) for state in self.states]
         count = max((len(names) for names in running.values()), default=0)
-        return self._by_state(self.search.likely_next(views, self.gpus.device, running, LIKELY_TIMES * count))
+        return self._by_state(self.search.likely_next(self._views(), self.gpus.device, running, LIKELY_TIMES * count))
 
     def _duplicates(self, state: SizeState, names: list[str]) -> dict[str, str]:
         """Those names whose kernel equals another that is already timed or is timed in this round."""

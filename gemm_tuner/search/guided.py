@@ -40,7 +40,7 @@ class Guided:
     leaders:  the third round tries neighbours of this many of the fastest configurations.
     first_price, learned_price: of a second of compiling a kernel that no size has asked for (``CompileWork``); a
                                 size by itself, which shares with none, asks as if they were 0.
-    min_gain: smallest expected gain, as a share of the best time, for which a neighbour is tried.
+    min_gain: smallest expected gain over the first round, as a share of its best time, for which a neighbour is tried.
     """
 
     seed: int = 0

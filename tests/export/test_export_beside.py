@@ -7,17 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from export_samples import edited, export, side, with_table
+from export_samples import Judge, collected, edited, export, side, with_table
 from samples import config
 
-from gemm_tuner.consumers import CONSUMERS
 from gemm_tuner.core.records import Verified
-from gemm_tuner.export import offers
 from gemm_tuner.export.trust import Trust
-from gemm_tuner.gemm.config import KernelConfig
-from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.pipeline import check_now
-from gemm_tuner.store import results
 
 PLAIN = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 1, "SPLIT_K": 1, "num_warps": 4}
 SERVED = {**PLAIN, "num_stages": 4, "median_us": 14.0, "verified": True, "default_us": 20.0}
@@ -72,19 +66,6 @@ def test_a_server_keeps_its_default_which_may_be_faster(to: str, tmp_path: Path)
     assert export(found, "--to", to, "-o", tmp_path / "out") == 1
 
 
-class Judge:
-    """Stands for a check that finds these names right."""
-
-    def __init__(self, how: Verified, *right: KernelConfig) -> None:
-        self.how, self.right = how, [one.name for one in right]
-
-    def first_right(self, candidates: Any) -> dict[GemmProblem, check_now.Finding]:
-        return {
-            of: check_now.Finding(next((one.name for one in configs if one.name in self.right), ""), "wrong")
-            for of, configs in candidates.items()
-        }
-
-
 @pytest.mark.parametrize(
     ("judge", "trust", "taken"),
     [
@@ -99,12 +80,8 @@ def test_it_is_taken_where_no_gpu_can_check_the_best_of_the_table(
     judge: Judge, trust: Trust, taken: tuple[int, Verified] | None, tmp_path: Path
 ) -> None:
     table = with_table(tmp_path, (TABLE, 12.0, 12.0))
-    path, triton = naming(table, table, substitute=SUBSTITUTE), CONSUMERS["triton"]
-
-    def config_fault(problem: GemmProblem, one: KernelConfig) -> str:
-        return triton.config_fault(problem, one, "sm_90")
-
-    found, left_out = offers.collect(results.read(path), path, triton, config_fault, trust, lambda: judge)
+    path = naming(table, table, substitute=SUBSTITUTE)
+    found, left_out = collected(path, "triton", trust, lambda: judge)
     assert [(one.config.num_stages, one.verified) for one in found] == ([taken] if taken else [])
     assert all(one.tuned.startswith("gemm_split_k") and one.tuned_us == 12.7 for one in found)
     assert all(one.config.name in one.timings for one in found)

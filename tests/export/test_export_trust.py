@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from export_samples import FILE, H20, VLLM, edited, export, files, rows, side, with_table
+from export_samples import FILE, H20, VLLM, Judge, collected, edited, export, files, rows, side, with_table
 from samples import ROOT, config, device, gpu
 
-from gemm_tuner.consumers import CONSUMERS
 from gemm_tuner.consumers.consumer import Offer
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EnvironmentFault
 from gemm_tuner.core.records import Verified
-from gemm_tuner.export import offers
 from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.config import KernelConfig
@@ -41,34 +38,11 @@ EVERYTHING = ("--predicted", "--unverified")
 WHAT = ("dtype", "layout", "scaling", "bias")  # fields of a row that are of its size
 
 
-@dataclass(frozen=True)
-class Judge:
-    """Stands for a check: ``right`` are the names that it finds right."""
-
-    how: Verified
-    right: frozenset[str]
-
-    def first_right(
-        self, candidates: Mapping[GemmProblem, Sequence[KernelConfig]]
-    ) -> dict[GemmProblem, check_now.Finding]:
-        found = {}
-        for problem, configs in candidates.items():
-            name = next((one.name for one in configs if one.name in self.right), "")
-            found[problem] = check_now.Finding(name, "" if name else "the first is wrong")
-        return found
-
-
 def offered(
     folder: Path, trust: Trust, find_check: Callable[[], check_now.CheckNow]
 ) -> tuple[list[Offer], list[LeftOut]]:
     """What vLLM is offered of a size that gemm_split_k won, beside two tiles that it can launch."""
-    path = with_table(folder, (FAST, 13.0, 12.9), (SLOW, 14.2, 14.0))
-    vllm = CONSUMERS["vllm"]
-
-    def config_fault(problem: GemmProblem, one: KernelConfig) -> str:
-        return vllm.config_fault(problem, one, "sm_90")
-
-    return offers.collect(results.read(path), path, vllm, config_fault, trust, find_check)
+    return collected(with_table(folder, (FAST, 13.0, 12.9), (SLOW, 14.2, 14.0)), "vllm", trust, find_check)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +60,7 @@ def offered(
 def test_a_stand_in_is_offered_only_when_a_check_finds_it_right(
     how: Verified, right: set[KernelConfig], trust: Trust, taken: tuple[KernelConfig, Verified] | None, tmp_path: Path
 ) -> None:
-    judge = Judge(how, frozenset(one.name for one in right))
+    judge = Judge(how, *right)
     found, left_out = offered(tmp_path, trust, lambda: judge)
     assert [(one.config, one.verified) for one in found] == ([taken] if taken else [])
     assert len(left_out) == (not taken)

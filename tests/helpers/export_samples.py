@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,17 @@ import quick_yaml
 from samples import ROOT, config
 
 from gemm_tuner.cli import main as cli
+from gemm_tuner.consumers import CONSUMERS
+from gemm_tuner.consumers.consumer import Offer
 from gemm_tuner.consumers.sidecar import FILE_NAME
+from gemm_tuner.core.records import Verified
+from gemm_tuner.export import offers
+from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.config import KernelConfig
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.pipeline.check_now import CheckNow, Finding
+from gemm_tuner.store import results
 
 GOLDEN = ROOT / "tests" / "golden" / "export"
 H20, MI300X = GOLDEN / "h20.yaml", GOLDEN / "mi300x.yaml"
@@ -71,3 +81,29 @@ def with_table(folder: Path, *timed: tuple[KernelConfig, float, float | None]) -
 def faster(out: Path, m: int, us: float, **changes: int) -> Path:
     """Results with one row: that of the hand-made file at this M, with another time and config."""
     return edited(H20, out, configs=lambda found: [{**r, "median_us": us, **changes} for r in found if r["M"] == m][:1])
+
+
+class Judge:
+    """Stands for a check that finds these configurations right."""
+
+    def __init__(self, how: Verified, *right: KernelConfig) -> None:
+        self.how, self.right = how, {one.name for one in right}
+
+    def first_right(self, candidates: Mapping[GemmProblem, Sequence[KernelConfig]]) -> dict[GemmProblem, Finding]:
+        found = {}
+        for problem, configs in candidates.items():
+            name = next((one.name for one in configs if one.name in self.right), "")
+            found[problem] = Finding(name, "" if name else "the first is wrong")
+        return found
+
+
+def collected(
+    path: Path, consumer: str, trust: Trust, find_check: Callable[[], CheckNow]
+) -> tuple[list[Offer], list[LeftOut]]:
+    """What a consumer is offered of a results file, and what not."""
+    to = CONSUMERS[consumer]
+
+    def config_fault(problem: GemmProblem, one: KernelConfig) -> str:
+        return to.config_fault(problem, one, "sm_90")
+
+    return offers.collect(results.read(path), path, to, config_fault, trust, find_check)

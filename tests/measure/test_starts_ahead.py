@@ -25,6 +25,7 @@ from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.openings import Openings
 from gemm_tuner.measure.screening import StagedLauncher
 from gemm_tuner.measure.starts_ahead import OPENING, WAITING, StartsAhead
+from gemm_tuner.profilers.base import Profiler
 from gemm_tuner.profilers.clock import Clock
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.system.processes import pid_of
@@ -207,13 +208,18 @@ def test_without_named_pipes_nothing_waits(
     assert timed_by(launcher, tmp_path / "0-finals", "good_1")
 
 
-def waiting_to_open(tmp_path: Path) -> tuple[LiveLauncher, Turn, Path]:
-    """(a launcher whose process for checks waits to open the GPU, who is timing on it, that process's folder)."""
-    timing, folder = Turn(tmp_path / "turn", tmp_path), tmp_path / "ahead" / "checks" / "00"
+def beside_timing(tmp_path: Path, profiler: Profiler) -> tuple[LiveLauncher, Turn]:
+    """(a launcher whose processes start ahead, who is timing on its GPU)."""
+    timing = Turn(tmp_path / "turn", tmp_path)
     timing.take()
     timing.begin_timing()
-    live = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cpu", turn=tmp_path / "turn")
-    launcher = live.starting_ahead(tmp_path / "ahead")
+    live = LiveLauncher(LANGUAGE, profiler, tmp_path / "cache", tmp_path, "cpu", turn=tmp_path / "turn")
+    return live.starting_ahead(tmp_path / "ahead"), timing
+
+
+def waiting_to_open(tmp_path: Path) -> tuple[LiveLauncher, Turn, Path]:
+    """(a launcher whose process for checks waits to open the GPU, who is timing on it, that process's folder)."""
+    (launcher, timing), folder = beside_timing(tmp_path, Nsys()), tmp_path / "ahead" / "checks" / "00"
     launcher.prepare_check()
     launcher.open_check(Plan(VERIFY, (), (Work(SIZE, ()),), Method()))
     until((folder / WAITING_FILE).exists)
@@ -282,11 +288,7 @@ def test_one_that_hangs_while_it_opens_the_gpu_ends(library: str) -> None:
 def test_launchers_open_the_gpu_for_finals_and_checks_a_few_at_a_time(tmp_path: Path) -> None:
     """Only those that have loaded what they need besides it: nobody waits for that. Each is told once, and a launcher
     that has opened it times as ever. What is started later loads for the same."""
-    timing = Turn(tmp_path / "turn", tmp_path)
-    timing.take()
-    timing.begin_timing()
-    live = LiveLauncher(LANGUAGE, Clock(), tmp_path / "cache", tmp_path, "cpu", turn=tmp_path / "turn")
-    launcher = live.starting_ahead(tmp_path / "ahead")
+    launcher, timing = beside_timing(tmp_path, Clock())
     (tmp_path / "script.py").write_text("CONFIGS = {}")
     plans = [Plan(stage, (), (Work(SIZE, ()),), Method()) for stage in (FINALS, VERIFY)]
     try:
@@ -329,11 +331,7 @@ def test_launchers_of_finals_record_from_when_they_open_the_gpu_and_those_of_che
     class Records(Clock):
         uses_capture_range = by_range
 
-    timing = Turn(tmp_path / "turn", tmp_path)
-    timing.take()
-    timing.begin_timing()  # so that they wait to open it
-    live = LiveLauncher(LANGUAGE, Records(), tmp_path / "cache", tmp_path, "cpu", turn=tmp_path / "turn")
-    launcher = live.starting_ahead(tmp_path / "ahead")
+    launcher, _ = beside_timing(tmp_path, Records())  # so that they wait to open it
     try:
         launcher.prepare_finals(1)
         launcher.prepare_check()

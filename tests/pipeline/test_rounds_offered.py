@@ -232,6 +232,29 @@ def test_nothing_is_recorded_while_it_is_chosen_what_to_offer(
     assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
 
 
+def test_what_may_come_next_is_chosen_by_the_whole_run_and_offered_for_what_is_left_of_it(tmp_path: Path) -> None:
+    """As what comes next is: of the sizes that are left alone, a search would compute all anew."""
+    seen: list[list[Problem]] = []
+
+    class OfBoth(Stubborn):
+        def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
+            return {ONE: NAMES[:2]} if not sizes[0].timed_us else {}
+
+        def likely_next(self, sizes: Sequence[SizeView], device: Device, requested: Requested, count: int) -> Proposals:
+            seen.append([size.problem for size in sizes])
+            return {ONE: NAMES[2:3], TWO: NAMES[3:4]}
+
+    batch = Batch(tmp_path, search=OfBoth())
+    everything, compiling = list(batch.states), CompilesAll(clocked(batch.session))
+    batch.states.pop()
+    rounds = batch.rounds(compiling)
+    rounds.of_run = everything
+    while wanted := rounds.propose():
+        rounds.learn(rounds.time(wanted))
+    assert seen == [[ONE, TWO]]
+    assert [names for what, names in compiling.events if what == "offer"] == [[named(ONE, NAMES[2])]]
+
+
 def test_what_was_timed_is_kept_where_the_choice_of_what_to_offer_fails(tmp_path: Path) -> None:
     class Broken(Stubborn):
         def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
