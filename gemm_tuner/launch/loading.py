@@ -60,8 +60,9 @@ class Loading:
     ) -> None:
         self._plan, self._journal, self._scripts = plan, journal, scripts
         self.processor, self._spent, self._ahead = processor, spent, ahead or LoadedAhead()
-        self._vendor = list(range(len(plan.work)))
-        self._kernels = self._vendor if plan.capture_range else []
+        # The largest first: its operands leave memory that those of others take without a call of the driver.
+        self._vendor = sorted(range(len(plan.work)), key=lambda at: -plan.work[at].problem.bytes_moved)
+        self._kernels = list(range(len(plan.work))) if plan.capture_range else []
         self._done = False
 
     def load(self, *, last: bool) -> None:

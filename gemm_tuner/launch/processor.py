@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import platform
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -25,6 +27,10 @@ class Processor(Protocol):
 
     @property
     def idles(self) -> bool: ...
+
+    def start_driver(self) -> None:
+        """Does once what a process needs before it can open the GPU and what disturbs nobody who is timing: it makes no
+        context. What fails here fails again, and is reported, when the GPU is opened."""
 
     def placement(self, seed: int, process: int) -> Placed:
         """Returns what moves operands to addresses that differ between finals processes."""
@@ -63,6 +69,10 @@ class Gpu:
     def name(self) -> str:
         return str(self._cuda.get_device_name())
 
+    def start_driver(self) -> None:
+        with contextlib.suppress(OSError):  # of ROCm, which has no such library
+            ctypes.CDLL("libcuda.so.1").cuInit(0)
+
     def placement(self, seed: int, process: int) -> Placed:
         return Placement(seed, process, "cuda")
 
@@ -85,6 +95,8 @@ class Cpu:
     @property
     def name(self) -> str:
         return platform.processor() or platform.machine()
+
+    def start_driver(self) -> None: ...
 
     def placement(self, seed: int, process: int) -> Placed:
         return self

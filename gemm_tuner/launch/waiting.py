@@ -39,7 +39,9 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     sys.path[0] = str(arguments.scripts_dir)  # as of the script that it stands in for
     exit_with_tuner()
-    processor_of(arguments.device)  # imports torch, if the device needs it
+    processor = processor_of(arguments.device)  # imports torch, if the device needs it
+    with opening.ends_process_after(opening.LIMIT_S):
+        processor.start_driver()
     with contextlib.suppress(ImportError):  # a language need not be a package of Python
         importlib.import_module(arguments.language)
     load, ahead = functools.cache(load_script), LoadedAhead()

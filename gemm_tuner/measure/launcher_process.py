@@ -28,6 +28,10 @@ from gemm_tuner.system.processes import Ended
 
 # Time limit of one configuration: its first launch, which may load the kernel, and a few calls.
 LAUNCH_LIMIT_S = 60.0
+# CUDA makes a context with so many queues for launches, 8 by default, of which a launcher, with one stream, needs one.
+# Processes make them one after the other: ten take 1.05 s with 8 each and 0.35 with one (benchmarks/opening.py, two
+# H200s, nsys 2023.4, 2026-11-27).
+ONE_QUEUE = "CUDA_DEVICE_MAX_CONNECTIONS", "1"
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,8 @@ class LiveLauncher(Control, Launcher):
             return env
         visible = "CUDA_VISIBLE_DEVICES" if self.backend == "cuda" else "ROCR_VISIBLE_DEVICES"
         env[visible] = visible_gpu(self.backend, self.gpu, os.environ)
+        if self.backend == "cuda":
+            env.setdefault(*ONE_QUEUE)
         if self.backend == "hip":  # proton refuses to start with these set
             for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
                 env.pop(name, None)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from launcher_on_cpu import SYMBOLS, Script, work
+from samples import problem
 
 from gemm_tuner.launch import loading as loading_module
 from gemm_tuner.launch import main as main_module
@@ -175,6 +176,23 @@ def test_what_is_loaded_before_the_plan_comes_is_not_loaded_again(
     loading = Loading(plan, Journal(io.StringIO()), [script], Recorded(heard), Stopwatch(), ahead)
     loading.load(last=False)
     assert heard == ["vendor", "recording"] and loading.done
+
+
+def test_the_largest_size_is_loaded_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others then find memory that needs no call of the driver, which launchers make one after the other."""
+    called: list[Any] = []
+    workload: Any = SimpleNamespace(
+        has_baseline_call=True,
+        require_memory=lambda *_: None,
+        operands=lambda *_: [None],
+        baseline_call=lambda problem, operands: lambda: called.append(problem),
+    )
+    monkeypatch.setattr(loading_module, "workload_of", lambda kind: workload)
+    sizes = [problem(64, 64, 64), problem(4096, 4096, 4096), problem(512, 512, 512)]
+    works = tuple(replace(work(vendor=True), problem=size) for size in sizes)
+    plan = Plan(FINALS, (), works, Method(), device="cpu")
+    Loading(plan, Journal(io.StringIO()), [Script()], Cpu(), Stopwatch()).load(last=True)
+    assert called == [sizes[1], sizes[2], sizes[0]]
 
 
 @pytest.mark.parametrize("loads_when_called", [True, False])

@@ -41,10 +41,14 @@ def test_the_environment_of_a_launcher(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     env = LiveLauncher(LANGUAGE, Nsys(), tmp_path, tmp_path, "cuda", 1).environment()
     assert (env["CUDA_VISIBLE_DEVICES"], env["TRITON_CACHE_DIR"]) == ("3", str(tmp_path))
-    assert "TRITON_INTERPRET" not in env
+    assert "TRITON_INTERPRET" not in env and env["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
+    with monkeypatch.context() as with_own:
+        with_own.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "4")
+        env = LiveLauncher(LANGUAGE, Nsys(), tmp_path, tmp_path, "cuda", 1).environment()
+        assert env["CUDA_DEVICE_MAX_CONNECTIONS"] == "4"
     env = LiveLauncher(LANGUAGE, Nsys(), tmp_path, tmp_path, "hip", 1).environment()
     assert env["ROCR_VISIBLE_DEVICES"] == "3"
-    assert not {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"} & set(env)
+    assert not {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_MAX_CONNECTIONS"} & set(env)
 
 
 def test_a_plan_runs_where_its_scripts_have_been_moved_to(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from samples import ROOT, problem
 
 from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.launch.journal import Finished, Judged, Process, read_journal
-from gemm_tuner.launch.plan import FINALS, LOADED_FILE, OPENED_FILE, VERIFY, Method, Plan, Work
+from gemm_tuner.launch.plan import FINALS, LOAD, LOADED_FILE, OPENED_FILE, VERIFY, Method, Plan, Work
 from gemm_tuner.launch.turn import WAITING_FILE, Turn
 from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.openings import Openings
@@ -283,6 +283,34 @@ def test_one_that_hangs_while_it_opens_the_gpu_ends(library: str) -> None:
     code += f"with ends_process_after(0.01):\n    ctypes.{library}(None).sleep(300)"
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=100, capture_output=True, text=True)
     assert ended.returncode == 1 and "Timeout" in ended.stderr
+
+
+def test_a_launcher_that_waits_has_started_the_driver(tmp_path: Path) -> None:
+    """Which makes no context; launchers do so one after the other, and those that open the GPU are waited for."""
+    code = """
+import sys
+from gemm_tuner.launch import waiting
+from gemm_tuner.launch.processor import Cpu
+
+class Noted(Cpu):
+    def start_driver(self):
+        print("driver")
+
+waiting.processor_of = lambda device: Noted()
+waiting.load_for = lambda *of: print("scripts")
+waiting.main(["gemm_tuner", sys.argv[1]])
+"""
+    said = f"{LOAD} {tmp_path / 'loading.json'}\n"
+    argv = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(argv, input=said, capture_output=True, text=True, cwd=ROOT, check=True, timeout=240)
+    assert done.stdout.splitlines() == ["driver", "scripts"]
+
+
+def test_without_the_library_of_a_driver_none_is_started(tmp_path: Path) -> None:
+    """As with ROCm."""
+    code = "import ctypes, gemm_tuner.launch.processor as of\ndef missing(name): raise OSError(name)\n"
+    code += "ctypes.CDLL = missing\nof.Gpu.start_driver(object())"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=240)
 
 
 def test_launchers_open_the_gpu_for_finals_and_checks_a_few_at_a_time(tmp_path: Path) -> None:
