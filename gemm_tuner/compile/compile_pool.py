@@ -204,7 +204,7 @@ class CompilePool:
         for connection in answered:
             worker = busy[connection]
             try:
-                answer = worker.connection.recv()
+                answer = worker.answer()
             except (EOFError, OSError):
                 worker.process.join(EXIT_LIMIT_S)  # it is exiting; its own exit status tells more than that of a kill
                 yield from self._replace(worker, queue, Status.COMPILE_ERROR, "the compiler died")

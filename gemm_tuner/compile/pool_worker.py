@@ -20,7 +20,7 @@ START_LIMIT_S = 120.0
 KILL_LIMIT_S = 10.0
 
 
-@dataclass
+@dataclass(eq=False)
 class Worker:
     """A worker process and its current task.
 
@@ -53,6 +53,10 @@ class Worker:
             # As connection.send, but not by dill, multiprocess's pickler, which takes 20 times as long for a task: the
             # pool's interpreter serves thirty workers beside a search.
             self.connection.send_bytes(ForkingPickler.dumps(task))
+
+    def answer(self) -> Any:
+        """What it has sent. Raises EOFError or OSError where it has died."""
+        return ForkingPickler.loads(self.connection.recv_bytes())  # not by dill, as ``give``
 
     def waits(self) -> bool:
         """Whether it would compile if it could: workers run when nothing else does, so on a busy machine a compile of a

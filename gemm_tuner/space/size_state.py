@@ -197,8 +197,8 @@ class SizeState:
         with and without ``unsearched``, so that a run that goes on asks for what it asked for before."""
         import pandas as pd  # here, because launchers are started before pandas is imported
 
-        frame = self.frame.set_axis(pd.Index(list(self.kept), name="name"))
-        frame = frame.assign(predicted_us=[self.predicted_us[name] for name in self.kept])
+        names = pd.Index(list(self.kept), name="name", dtype=object)  # as strings of pyarrow they are read slowly
+        frame = self.frame.set_axis(names).assign(predicted_us=[self.predicted_us[name] for name in self.kept])
         if not self.unsearched:
             return frame
         others = frame.loc[~frame.index.isin(self.unsearched)]

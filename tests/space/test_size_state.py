@@ -154,6 +154,12 @@ def test_a_configuration_from_elsewhere_is_admitted_once(state: SizeState) -> No
     state.assert_complete()
 
 
+def test_the_names_of_candidates_are_texts_of_python(state: SizeState) -> None:
+    """A search reads each many times; of the strings of pandas 3 with pyarrow each would be made anew."""
+    with pd.option_context("future.infer_string", True):
+        assert state.candidates().index.dtype == object
+
+
 def test_what_a_search_led_to_is_no_candidate_of_it(state: SizeState) -> None:
     """Nor are the axes that it alone has."""
     before, name = state.candidates(), next(iter(state.kept))
