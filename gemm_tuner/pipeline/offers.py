@@ -26,9 +26,9 @@ class Offers:
     _background: Background = field(default_factory=partial(Background, "choice of what to compile ahead"))
 
     @contextmanager
-    def chosen_beside(self) -> Iterator[Callable[[OnEvent], OnEvent]]:
-        """A block that times. From its first event on, or its end, ``choose`` runs beside it and what follows it.
-        Yields what makes the ``OnEvent`` of the launchers."""
+    def chosen_beside(self, first: Callable[[], None] = nothing) -> Iterator[Callable[[OnEvent], OnEvent]]:
+        """A block that times. From its first event on, or its end, ``first`` and then ``choose`` run beside it and what
+        follows it. Yields what makes the ``OnEvent`` of the launchers."""
         begun, choose = threading.Event(), self.choose
         self.choose = nothing
 
@@ -41,6 +41,7 @@ class Offers:
 
         def when_begun() -> None:
             begun.wait()
+            first()
             choose()
 
         self._background.begin(when_begun)

@@ -19,8 +19,8 @@ from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.background import Background
 
 # So many of a GPU at the same time: more take longer each, and what is to be timed waits for those that have begun.
-AT_ONCE = 2
-# With so many sizes the search computes for as long as two launchers take to open a GPU, some 1.5 s (H100). With fewer,
+AT_ONCE = 3
+# With so many sizes the search computes for about as long as AT_ONCE launchers of each GPU take to open it. With fewer,
 # screening would wait for them, and all side by side take less: they open the GPU when finals begin.
 FEWEST_SIZES = 24
 LOOK_EVERY_S = 0.05
@@ -43,18 +43,14 @@ class OpensAhead:
     _begun: bool = False
     _planned_open: bool = False  # all launchers of checks, and of the processes of finals that every run has
     _latest: float = 0.0  # until when what has begun is waited for
-    _further: bool = False  # as of ``begin``
+    _further: bool = False  # whether those of further processes open it, too
 
-    def begin(self, *, further: bool = False) -> None:
-        """From now on until ``end`` launchers may open the GPUs, beside the caller. Called again, it does nothing.
-
-        further: also those for further processes that choose, once all others are open. Not every run needs them, so
-        that nothing should wait for them.
-        """
+    def begin(self) -> None:
+        """From now on until ``end`` launchers may open the GPUs, beside the caller; those for further processes that
+        choose, which not every run needs, once all others are open before. Called again, it does nothing."""
         if self._begun:
             return
-        self._begun, self._plans = True, self.plans()
-        self._further = further
+        self._begun, self._plans, self._further = True, self.plans(), self._planned_open
         if self._plans:
             self._ends.clear()
             self._background.begin(self._run)
@@ -78,7 +74,7 @@ class OpensAhead:
         it."""
         if self.sizes < FEWEST_SIZES:
             return 0
-        return PROCESSES + (MORE_PROCESSES if self._further and self._planned_open else 0)
+        return PROCESSES + (MORE_PROCESSES if self._further else 0)
 
     def _run(self) -> None:
         with self.gpus.held_if_free() as held:

@@ -117,3 +117,8 @@ def cost_of(state: SizeState, names: list[str]) -> float:
 def view_of(state: SizeState) -> SizeView:
     """The search's view of a size."""
     return SizeView(state.problem, state.candidates(), state.screened_us(), state.failed())
+
+
+def remaining(asked: Named) -> Named:
+    """Those configurations that have no status yet."""
+    return [(state, [name for name in names if not state.ended(name)]) for state, names in asked]

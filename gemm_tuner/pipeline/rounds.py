@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
@@ -17,7 +17,7 @@ from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
-from gemm_tuner.pipeline.offers import Offers
+from gemm_tuner.pipeline.offers import Offers, nothing
 from gemm_tuner.pipeline.opens_ahead import OpensAhead
 from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.pipeline.round_parts import (
@@ -28,6 +28,7 @@ from gemm_tuner.pipeline.round_parts import (
     lasts_longer_than_a_choice,
     merged,
     ready_first,
+    remaining,
     view_of,
 )  # fmt: skip
 from gemm_tuner.pipeline.run_log import RunLog
@@ -53,7 +54,8 @@ class Rounds:
 
     compiling: None if nothing is compiled before it is timed. jobs: profiler starts of a round per GPU.
     of_run:    all sizes of the run, also those that an earlier start of it has finished; ``states`` if it is empty.
-    opens:     what launchers do while nothing is timed. expected: how many rounds the search will have, about.
+    opens:     what launchers do while nothing is timed.
+    imports:   begins imports of the search's later rounds, for when this interpreter waits; called again, nothing.
     """
 
     search: Search
@@ -68,7 +70,7 @@ class Rounds:
     jobs: int = 1
     of_run: Sequence[SizeState] = ()
     opens: OpensAhead | None = None
-    expected: int = 0
+    imports: Callable[[], None] = nothing
     number: int = 0
     _best_us: dict[Problem, float] = field(default_factory=dict)  # of this round's parts, too; 0 if unknown
     _timed: dict[Problem, set[str]] = field(default_factory=dict)  # by parts of this round, or tried to
@@ -84,7 +86,7 @@ class Rounds:
         self.fleet.prepare()
         self.log.passed("start launchers")
         if self.opens:
-            self.opens.begin(further=self.number < self.expected)  # then something is screened next, not finals
+            self.opens.begin()
         with self.log.stage("search"):
             proposed = self._proposed()
         if not proposed or not self.limits.pace.has_time_to_screen(len(self.states)):
@@ -174,8 +176,10 @@ class Rounds:
         """
         if self.compiling is None:
             return remaining(asked)
-        if self.opens and self.compiling.left_s(interleaved(asked)) >= WORTH_S:
-            self.opens.begin()
+        if self.compiling.left_s(interleaved(asked)) >= WORTH_S:
+            self.imports()
+            if self.opens:
+                self.opens.begin()
         self._offers.end()  # the choice reads what compiling records
         now, first_kernel_s = self.limits.budget.clock(), self.limits.pace.start_up_s()
         until = now + COMPILE_SHARE * (self._until - first_kernel_s - now)
@@ -208,7 +212,7 @@ class Rounds:
             self._timed[state.problem].update(names)
         before = dict(self.fleet.home)
         self.fleet.deal({state.problem: cost_of(state, names) for state, names in once})
-        screened = Screened(compiled, same_as, {**self.fleet.home, **before})
+        screened = Screened(compiled, same_as, self.fleet.home | before)
         work = [self._work(state, names) for state, names in once]
         total, labels = sum(len(one.entries) for one in work), self.gpus.labels
 
@@ -225,7 +229,7 @@ class Rounds:
                 self.log.passed("open the GPUs ahead")
             with self.gpus.held(), self.log.step("screen", total, f"screen, round {self.number}") as step:
                 plans = self.planner.screen(self.jobs, self.limits.budget.unix_time(self._until))
-                with self._offers.chosen_beside() as heard_by:
+                with self._offers.chosen_beside(self.imports) as heard_by:
                     runs = self.fleet.time(work, plans, heard_by(self.log.followed(step)), found)
             for run in runs:
                 self.log.count_run(run, "screen")
@@ -287,14 +291,7 @@ class Rounds:
 
     def _work(self, state: SizeState, names: list[str]) -> Work:
         """The work for a size, predicted best first, so that slow configurations can be stopped early."""
-        in_order = sorted(names, key=lambda name: state.predicted_us[name])
-        work = replace(self.planner.work(state, in_order), best_us=self._best_us.get(state.problem, 0.0))
+        work = self.planner.work(state, sorted(names, key=lambda name: state.predicted_us[name]))
+        work = replace(work, best_us=self._best_us.get(state.problem, 0.0))
         name, us = drift.reference_of(self.store.timings(state.problem, SCREEN), state.problem)
-        if not name:
-            return work
-        return replace(work, reference=self.planner.work(state, [name]).entries, reference_us=us)
-
-
-def remaining(asked: Named) -> Named:
-    """Those configurations that have no status yet."""
-    return [(state, [name for name in names if not state.ended(name)]) for state, names in asked]
+        return replace(work, reference=self.planner.work(state, [name]).entries, reference_us=us) if name else work

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -27,9 +26,10 @@ from gemm_tuner.pipeline.opens_ahead import OpensAhead, plans_of
 from gemm_tuner.pipeline.rounds import Rounds
 from gemm_tuner.pipeline.serving_space import searched_apart
 from gemm_tuner.pipeline.session import Scripts, Session
-from gemm_tuner.search import load, make_search, rounds_for
+from gemm_tuner.search import FEW_SIZES, load, make_search
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.space.space import table_of
+from gemm_tuner.system.background import begun_once
 from gemm_tuner.system.processes import MOST_CRASHES
 from gemm_tuner.system.terminal_table import print_line
 
@@ -200,11 +200,10 @@ class Tuning:
             compiling.restore(states)
         one, options = self.session, self.session.options
         search = make_search(options.search, seed=options.seed, jobs=options.compile_workers)
-        threading.Thread(target=load, args=(options.search,), name="imports", daemon=True).start()
         search = searched_apart(search, self.servers, self.states)
-        expected = rounds_for(options.search, (len(state.kept) for state in self.states))
-        of = one.gpus, one.store, one.limits, one.log, compiling, options.jobs, self.states, opens, expected
-        return Rounds(search, states, one.planner(scripts), self.fleet, *of)
+        of = one.gpus, one.store, one.limits, one.log, compiling, options.jobs, self.states, opens
+        imports = begun_once(partial(load, options.search), "imports", now=len(states) <= FEW_SIZES)
+        return Rounds(search, states, one.planner(scripts), self.fleet, *of, imports)
 
     def after_finals(self, finalists: Named, repeats: int) -> tuple[Named, Named]:
         """What is to be checked, best first, and the next finalists of sizes whose finals all died. Sizes that have

@@ -6,14 +6,13 @@ May import core.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.search import genetic
 from gemm_tuner.search.plain import Full, Quick
 from gemm_tuner.search.view import Proposals, Requested, Search, SizeView
 
 __all__ = [
+    "FEW_SIZES",
     "SEARCHES",
     "Proposals",
     "Requested",
@@ -23,9 +22,10 @@ __all__ = [
     "expected_rounds",
     "load",
     "make_search",
-    "rounds_for",
 ]
 
+# Of so many sizes the first proposals take less than what ``load`` imports, which may begin beside them.
+FEW_SIZES = 4
 SEARCHES = ("guided", "full", "quick", "genetic")
 QUICK_COUNT = 16
 # Configurations per round of the full search, over all sizes; with this many, starting the profiler takes only a few
@@ -76,8 +76,3 @@ def expected_requests(name: str, candidates: int) -> int:
     guided = max(GUIDED_LEAST, round(GUIDED_SHARE * candidates))
     bred = genetic.GENERATIONS * max(genetic.LEAST, int(genetic.SHARE * candidates))
     return min(candidates, {"guided": guided, "quick": QUICK_COUNT, "genetic": bred}.get(name, candidates))
-
-
-def rounds_for(name: str, candidates: Iterable[int]) -> int:
-    """Estimated number of rounds of a search for sizes with so many candidates each."""
-    return expected_rounds(name, sum(expected_requests(name, count) for count in candidates))

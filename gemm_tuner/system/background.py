@@ -38,3 +38,17 @@ class Background:
         error, self._thread, self._error = self._error, None, None
         if error is not None:
             raise error
+
+
+def begun_once(work: Callable[[], None], name: str, *, now: bool = False) -> Callable[[], None]:
+    """A function that begins the work in a thread, which does not keep the process alive, when any thread first calls
+    it. now: it is begun already."""
+    begun = threading.Lock()  # once held, for good
+
+    def begin() -> None:
+        if begun.acquire(blocking=False):
+            threading.Thread(target=work, name=name, daemon=True).start()
+
+    if now:
+        begin()
+    return begin

@@ -88,7 +88,7 @@ def test_none_is_opened_between_parts_of_a_round_that_are_compiled_at_once(
     begun: list[bool] = []
 
     class Noted(OpensAhead):
-        def begin(self, *, further: bool = False) -> None:
+        def begin(self) -> None:
             if not self._begun:
                 begun.append(True)
             self._begun = True
@@ -116,7 +116,7 @@ def test_a_launcher_that_never_opens_the_gpu_is_not_waited_for_for_ever(
     opens.begin()
     assert gpu.has_asked.wait(60)
     opens.end()
-    assert PROCESSES + MORE_PROCESSES in gpu.prepared
+    assert gpu.prepared == [ALL]
     gpu.prepared.clear()
     opens.begin()
     opens.stop()
@@ -137,32 +137,14 @@ def test_further_processes_open_the_gpu_after_all_that_every_run_needs(tmp_path:
     batch = Batch(tmp_path, gpu)
     plan = batch.session.planner(scripts_of(batch.states)).opening([(state, state.kept) for state in batch.states])
     opens = OpensAhead(batch.fleet, batch.session.gpus, FEWEST_SIZES, lambda: [plan])
-    for further, is_left, most in (
-        (True, 1, PROCESSES), (True, 0, PROCESSES), (True, 1, ALL), (True, 0, ALL), (False, 0, PROCESSES)
-    ):  # fmt: skip
+    for is_left, most in ((1, PROCESSES), (0, PROCESSES), (1, ALL), (0, ALL)):
         left[0] = is_left
         gpu.most.clear()
         gpu.has_asked.clear()
-        opens.begin(further=further)
+        opens.begin()
         assert gpu.has_asked.wait(60)
         opens.end()
         assert set(gpu.most) == {most}
-
-
-def test_further_processes_open_the_gpu_where_screening_follows(tmp_path: Path) -> None:
-    """Finals would wait for them."""
-    begun: list[bool] = []
-
-    class Noted(OpensAhead):
-        def begin(self, *, further: bool = False) -> None:
-            begun.append(further)
-
-    batch = Batch(tmp_path)
-    rounds = batch.rounds(opens=Noted(batch.fleet, batch.session.gpus, FEWEST_SIZES))
-    rounds.expected = 3
-    while asked := rounds.propose():
-        rounds.learn(rounds.time(asked))
-    assert begun == [True, True, True, False]
 
 
 def test_launchers_for_what_may_follow_open_when_the_last_process_times_on_every_gpu(tmp_path: Path) -> None:
@@ -240,7 +222,7 @@ def test_a_run_opens_for_finals_and_checks_where_their_processes_start_together(
     *ahead, beside = gpu.most or [None]
     assert beside is None and set(ahead) == ({PROCESSES if fewest == 2 else 0} if overlaps else set())
     # For those that choose, launchers wait from the first screening on.
-    assert (PROCESSES + MORE_PROCESSES in gpu.prepared[:-2]) == (overlaps and fewest == 2)
+    assert (ALL in gpu.prepared[:-2]) == (overlaps and fewest == 2)
 
 
 def test_no_gpu_is_opened_ahead_where_a_size_may_lack_the_memory(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from round_batches import (
@@ -328,3 +329,28 @@ def test_what_is_to_be_chosen_is_chosen_though_nothing_was_timed(fails: bool) ->
                 raise EnvironmentFault("no GPU is left")
     offers.end()
     assert chosen == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "order"),
+    [(0.0, ["compiling", "screening", "imports"]), (2.0, ["imports", "compiling", "screening"])],
+)
+def test_what_later_rounds_import_is_imported_while_this_interpreter_waits(
+    takes_s: float, order: list[str], tmp_path: Path
+) -> None:
+    """Beside the first proposals, or before launchers have their plans, it would hold these up as long."""
+    happened: list[str] = []
+
+    class Noted(CompilesAll):
+        def compile_sizes(self, *of: Any) -> None:
+            happened.append("compiling")
+            super().compile_sizes(*of)
+
+    gpu = StandInGpu(before=lambda plan: happened.append("screening"))
+    batch = Batch(tmp_path, gpu)
+    rounds = batch.rounds(Noted(clocked(batch.session), takes_s=takes_s))
+    rounds.imports = lambda: happened.append("imports")
+    proposed = rounds.propose()
+    assert not happened
+    rounds.learn(rounds.time(proposed))
+    assert list(dict.fromkeys(happened)) == order

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from gemm_tuner.system.background import Background
+from gemm_tuner.system.background import Background, begun_once
 
 
 def test_what_begins_runs_beside_its_caller_and_has_ended_after_end() -> None:
@@ -35,3 +35,20 @@ def test_an_error_is_raised_once() -> None:
     background.wait()
     with pytest.raises(IndexError):
         background.begin(lambda: None)
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_what_is_begun_once_is_begun_when_first_asked_for(now: bool) -> None:
+    beside, begun = threading.Barrier(2), list[str]()
+
+    def work() -> None:
+        begun.append("begun")
+        beside.wait(timeout=60)
+
+    begin = begun_once(work, "test", now=now)
+    if not now:
+        assert not begun
+        begin()
+    beside.wait(timeout=60)
+    begin()
+    assert begun == ["begun"]
