@@ -44,6 +44,13 @@ def test_a_worker_that_dies_costs_that_config_only(
     assert 0 < result.seconds < LONG_S, "the time until it died, not its limit"
 
 
+def test_workers_are_told_apart_whatever_they_do() -> None:
+    """One that is replaced must not be another; to compare what they do takes the search its interpreter."""
+    workers = one, other = [Worker(None, None), Worker(None, None)]
+    workers.remove(other)
+    assert workers[0] is one
+
+
 def test_the_last_worker_may_die_too(tmp_path: Path) -> None:
     result = run(pool_in(tmp_path, workers=1), [broken_task(tmp_path, calls="os._exit(9)")])["broken"]
     assert result.status == Status.COMPILE_ERROR

@@ -34,7 +34,9 @@ from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.pipeline.offers import Offers
+from gemm_tuner.pipeline.opens_ahead import OpensAhead
 from gemm_tuner.pipeline.round_parts import ready_first, view_of
+from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.search import Proposals, Requested, SizeView, make_search
 from gemm_tuner.search.plain import Full
 from gemm_tuner.space.size_state import Named
@@ -354,3 +356,17 @@ def test_what_later_rounds_import_is_imported_while_this_interpreter_waits(
     assert not happened
     rounds.learn(rounds.time(proposed))
     assert list(dict.fromkeys(happened)) == order
+
+
+@pytest.mark.parametrize("few", [1, 2])
+def test_of_few_sizes_the_imports_begin_at_once(few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their first proposals take less."""
+    loads = threading.Event()
+    monkeypatch.setattr("gemm_tuner.pipeline.tune.load", lambda name: loads.set())
+    monkeypatch.setattr("gemm_tuner.pipeline.tune.FEW_SIZES", few)
+    batch = Batch(tmp_path)
+    tuning = Tuning(batch.session, batch.states, batch.gpus)
+    rounds = tuning.rounds(batch.states, tuning.prepare(), None, OpensAhead(batch.fleet, batch.session.gpus, 2))
+    assert loads.wait(60) if few == 2 else not loads.is_set()
+    rounds.imports()
+    assert loads.wait(60)
