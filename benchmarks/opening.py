@@ -9,7 +9,6 @@ CUDA_DEVICE_MAX_CONNECTIONS=1, as this does where it is set.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import subprocess
@@ -17,13 +16,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from gemm_tuner.measure.device import visible_gpu
+from gemm_tuner.profilers.nsys import Nsys
+from gemm_tuner.system.cuda_driver import Driver
+
 SIZES = (4096, 4096, 4096), (1, 4096, 4096), (8192, 8192, 128), (64, 64, 65536), (512, 512, 512), (17, 5120, 5120)
 TIMED = (512, 512, 512), (2048, 2048, 2048), (4096, 4096, 4096)
-TRACES = "--trace=cuda", "--sample=none", "--cpuctxsw=none", "--cuda-flush-interval=86400000"
-NSYS = "nsys", "profile", *TRACES, "--capture-range=cudaProfilerApi", "--capture-range-end=stop"
 OPENS, READY = "opens", "ready"
 
 
@@ -40,7 +44,7 @@ def opens() -> None:
         torch.cuda.synchronize()
 
     steps = {
-        "cuInit": lambda: ctypes.CDLL("libcuda.so.1").cuInit(0),
+        "cuInit": Driver,
         "context": lambda: torch.empty(1, device="cuda"),
         "cuBLAS": lambda: (torch.mm(*operands(256, 256, 256)), torch.cuda.synchronize()),
         "sizes": multiply,
@@ -60,7 +64,8 @@ def started(folder: str, gpus: Sequence[str]) -> list[subprocess.Popen[str]]:
     """Processes that have imported torch under nsys, one for each of these GPUs."""
     processes = []
     for number, gpu in enumerate(gpus):
-        argv = [*NSYS, "-o", f"{folder}/{len(gpus)}-{number}", sys.executable, __file__, OPENS]
+        (own := Path(folder, f"{len(gpus)}-{number}")).mkdir()
+        argv = Nsys().command([sys.executable, __file__, OPENS], own)
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         processes.append(subprocess.Popen(argv, env={**os.environ, "CUDA_VISIBLE_DEVICES": gpu}, **pipes))
     for process in processes:
@@ -94,8 +99,7 @@ def visible() -> list[str]:
     """The GPUs of this program, as CUDA_VISIBLE_DEVICES names them."""
     import torch
 
-    named = [one.strip() for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.strip()]
-    return named or [str(number) for number in range(torch.cuda.device_count())]
+    return [visible_gpu("cuda", number, os.environ) for number in range(torch.cuda.device_count())]
 
 
 def side(folder: str) -> None:

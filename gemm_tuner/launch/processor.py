@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import platform
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gemm_tuner.launch.placement import Placement
+from gemm_tuner.system.cuda_driver import CudaError, Driver
 
 
 class Processor(Protocol):
@@ -70,8 +70,8 @@ class Gpu:
         return str(self._cuda.get_device_name())
 
     def start_driver(self) -> None:
-        with contextlib.suppress(OSError):  # of ROCm, which has no such library
-            ctypes.CDLL("libcuda.so.1").cuInit(0)
+        with contextlib.suppress(CudaError):  # of ROCm, which has no such driver
+            Driver()
 
     def placement(self, seed: int, process: int) -> Placed:
         return Placement(seed, process, "cuda")

@@ -153,19 +153,24 @@ def test_a_profiler_that_finds_no_memory_records_in_the_turn() -> None:
     assert heard == ["recording"] * 2 and loading.done
 
 
+def vendor_calls(call: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the vendor library's call for a problem be this one."""
+    workload: Any = SimpleNamespace(
+        has_baseline_call=True,
+        require_memory=lambda *_: None,
+        operands=lambda *_: [None],
+        baseline_call=lambda problem, operands: lambda: call(problem),
+    )
+    monkeypatch.setattr(loading_module, "workload_of", lambda kind: workload)
+
+
 @pytest.mark.parametrize("loads_when_called", [True, False])
 def test_what_is_loaded_before_the_plan_comes_is_not_loaded_again(
     loads_when_called: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what must not be recorded is loaded before the recording, which then begins with the plan."""
     heard: list[str] = []
-    workload: Any = SimpleNamespace(
-        has_baseline_call=True,
-        require_memory=lambda *_: None,
-        operands=lambda *_: [None],
-        baseline_call=lambda *_: lambda: heard.append("vendor"),
-    )
-    monkeypatch.setattr(loading_module, "workload_of", lambda kind: workload)
+    vendor_calls(lambda problem: heard.append("vendor"), monkeypatch)
     monkeypatch.setattr(opening_module, "processor_of", lambda device: Recorded(heard))
     script, ahead = Script(a=lambda: heard.append("a")), LoadedAhead()
     script.LOADS_WHEN_CALLED = loads_when_called  # type: ignore[attr-defined]
@@ -181,13 +186,7 @@ def test_what_is_loaded_before_the_plan_comes_is_not_loaded_again(
 def test_the_largest_size_is_loaded_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others then find memory that needs no call of the driver, which launchers make one after the other."""
     called: list[Any] = []
-    workload: Any = SimpleNamespace(
-        has_baseline_call=True,
-        require_memory=lambda *_: None,
-        operands=lambda *_: [None],
-        baseline_call=lambda problem, operands: lambda: called.append(problem),
-    )
-    monkeypatch.setattr(loading_module, "workload_of", lambda kind: workload)
+    vendor_calls(called.append, monkeypatch)
     sizes = [problem(64, 64, 64), problem(4096, 4096, 4096), problem(512, 512, 512)]
     works = tuple(replace(work(vendor=True), problem=size) for size in sizes)
     plan = Plan(FINALS, (), works, Method(), device="cpu")
