@@ -72,12 +72,11 @@ def tile_of_class(c, p, d):
 
 @rule(VALIDITY, families=CUTE)
 def columns_in_eights(c, p, d):
-    """Odd multiples of 8 columns are for fp8 and swapped operands, without C_in.
+    """Odd multiples of 8 columns are for swapped operands of which the second is along K, without C_in.
 
-    Of 16 bits along K, the compiler aborts on the layout of such a tile, and C's rows would be stored in pieces of
-    16 bytes.
+    Of others C's rows would be stored in pieces of 16 bytes, or the second operand read in rows of 16 bytes.
     """
-    able = DTYPES[p.dtype_a].is_fp8 and not p.reads_c
+    able = not p.reads_c and p.layout_a == "row"
     return (c.BLOCK_SIZE_N % 16 == 0) | ((c.SWAP_AB == 1) & able)
 
 

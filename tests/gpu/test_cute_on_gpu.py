@@ -174,6 +174,14 @@ IN_EIGHTS = (
     ((256, 152, 128), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1}),
     ((128, 120, 128), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1, "PINGPONG": 1}),
 )
+OF_16_BITS = (
+    *((tile, more) for tile, more in IN_EIGHTS if tile[0] == 64),
+    ((128, 136, 64), {"SWAP_AB": 1, "CLUSTER_N": 2, "split_k": 2}),
+    ((256, 152, 64), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1, "CLUSTER_M": 2}),
+    ((256, 152, 64), {"SWAP_AB": 1, "CLUSTER_N": 2}),
+    ((128, 120, 64), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1, "PINGPONG": 1, "CLUSTER_M": 4}),
+    ((192, 88, 64), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1, "PINGPONG": 1}),
+)
 
 
 def faults(
@@ -206,6 +214,9 @@ def test_columns_in_eights_are_right(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) 
     scaled = replace(fp8, scaling="row_col", bias=True, activation="gelu")
     fp32 = replace(fp8, dtype_c="fp32", m=333)
     assert faults(gpu, monkeypatch, "gemm_cute", [fp8, scaled, fp32], IN_EIGHTS) == []
+    bf16 = GemmProblem(333, 1104, 1032, "bf16", "bf16", "bf16")
+    finished = replace(bf16, layout_b=Layout.COL, dtype_c="fp32", bias=True, activation="silu")
+    assert faults(gpu, monkeypatch, "gemm_cute", [bf16, finished, replace(bf16, m=4096, n=2048)], OF_16_BITS) == []
 
 
 def test_scales_of_blocks_are_applied(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:

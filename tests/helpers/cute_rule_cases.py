@@ -18,6 +18,7 @@ FEW = On((200, 3072, 12288), keys=FP8_NT)
 BLOCKS = On(LARGE, keys={**BLOCK_SCALES, **NT})
 OF_BLOCKS = {**CUTE, "BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 128}
 EIGHTS = {**SWAPPED, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 104, "BLOCK_SIZE_K": 128}
+TALL = {**SWAPPED, "BLOCK_SIZE_M": 256, "PROGRAMS_PER_SM": 1}
 PAIRS = {**LOOP, "BLOCK_SIZE_M": 256, "CLUSTER_M": 2}  # two SMs a tile
 
 VALIDITY_CASES = (
@@ -42,7 +43,9 @@ VALIDITY_CASES = (
          {**LOOP, "CLUSTER_M": 4, "CLUSTER_N": 2}),
     Case("columns_in_eights", FEW, {**SWAPPED, "BLOCK_SIZE_N": 104},
          {**CUTE, "BLOCK_SIZE_N": 104}),
-    Case("columns_in_eights", On((200, 3072, 12288)), {**SWAPPED, "BLOCK_SIZE_N": 96},
+    Case("columns_in_eights", On((200, 3072, 12288)), {**SWAPPED, "BLOCK_SIZE_N": 104},
+         {**CUTE, "BLOCK_SIZE_N": 104}),
+    Case("columns_in_eights", On((200, 3072, 12288), keys=TN), {**SWAPPED, "BLOCK_SIZE_N": 96},
          {**SWAPPED, "BLOCK_SIZE_N": 104}),
     Case("tile_of_class", On(LARGE, keys=FP8_NT), {**SWAPPED, "BLOCK_SIZE_N": 104},
          {**SWAPPED, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 104}),
@@ -126,8 +129,15 @@ HEURISTIC_CASES = (
     # 17 rows are half of 32 and less than a third of 64.
     Case("little_beyond_matrix", On((17, 5120, 5120)), {**SWAPPED, "BLOCK_SIZE_N": 32},
          {**SWAPPED, "BLOCK_SIZE_N": 64}),
-    Case("swapped_for_few_rows", On(LARGE), {**SWAPPED, **BESIDE}, SWAPPED),
-    Case("swapped_for_few_rows", On(LARGE, keys=NT), CUTE, {**SWAPPED, **BESIDE}),
+    Case("one_order_of_operands", On(LARGE), {**SWAPPED, **BESIDE}, SWAPPED),
+    Case("one_order_of_operands", On(LARGE, keys=NT), {**SWAPPED, **BESIDE}, {**CUTE, **BESIDE}),
+    Case("one_order_of_operands", On(LARGE), {**TURNS, "BLOCK_SIZE_N": 160}, {**TURNS, "BLOCK_SIZE_N": 144}),
+    # 128 x 96 takes all of 96 columns; swapped, a quarter of it is beyond them.
+    Case("one_order_of_operands", On((4096, 96, 4096), keys=NT), {**CUTE, "BLOCK_SIZE_N": 96},
+         {**SWAPPED, "BLOCK_SIZE_N": 128}),
+    # 5 waves of 152 columns beside 5 of 160 and 6 of 144; 8 of 104 beside 7 of 112.
+    Case("eights_where_they_save", On((5000, 5000, 5000)), {**TALL, "BLOCK_SIZE_N": 152},
+         {**TALL, "BLOCK_SIZE_N": 104}),
     Case("loop_over_tiles_needs_several", On(LARGE), LOOP, CUTE),
     Case("loop_over_tiles_needs_several", On((1000, 1000, 1000)), CUTE, LOOP),
     Case("loop_over_tiles_needs_several", On((1000, 1000, 1000)), CUTE, TURNS),
@@ -165,7 +175,14 @@ HEURISTIC_CASES = (
 
 HEURISTIC_PLACES = (
     PlaceCase("something_to_pack", PACKED, On((4096, 4096, 1023)), On(LARGE)),
-    PlaceCase("swapped_for_few_rows", SWAPPED, On((256, 4096, 4096)), On((272, 4096, 4096))),
+    PlaceCase("one_order_of_operands", SWAPPED, On((256, 4096, 4096)), On((272, 4096, 4096))),
+    PlaceCase("one_order_of_operands", {**SWAPPED, "BLOCK_SIZE_N": 160}, On(LARGE, keys=NT), On(LARGE, keys=TN)),
+    PlaceCase(
+        "eights_where_they_save",
+        {**EIGHTS, "BLOCK_SIZE_M": 128},
+        On((300, 3072, 4096), keys=FP8_NT),
+        On((300, 3072, 4096)),
+    ),
     PlaceCase("slices_for_idle_sms", {**CUTE, "SPLIT_K": 4}, On((200, 3072, 12288)), On((200, 3072, 1024))),
     # 4096 tiles of 128 x 128 are 31 waves.
     PlaceCase(

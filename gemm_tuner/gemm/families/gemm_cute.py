@@ -1,5 +1,5 @@
-"""The kernels of quack-kernels in CuTe DSL for Hopper (clusters that load together, tiles in 16s and for fp8 in 8s,
-pingpong) and for Blackwell (clusters, tiles in 32s that one SM or two multiply).
+"""The kernels of quack-kernels in CuTe DSL for Hopper (clusters that load together, tiles in 16s and
+with swapped operands in 8s, pingpong) and for Blackwell (clusters, tiles in 32s that one SM or two multiply).
 
 What is said here of the library's classes was read in quack-kernels 0.6.5 and seen in compiling with them.
 """
@@ -16,6 +16,7 @@ WARPS_OF_GROUP = 4
 # Pipeline beyond its tiles: barriers, and what aligning the tiles takes.
 BARRIERS_BYTES = 3072
 EPILOGUE_COLUMNS = 32  # 8 of tiles of odd multiples of 8
+ROOM_COLUMNS = 8  # of such a tile of 16 bits, in each block of K
 MOST_STAGES = 12
 # Of Blackwell's class: four for the epilogue, one each to multiply, to load operands and C_in, and to schedule.
 BLACKWELL_WARPS = 8
@@ -62,9 +63,11 @@ def stages(c: Any, problem: Any, device: Any) -> Any:
     size_a, size_b, size_c = (DTYPES[t].size_bytes for t in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
     if problem.dtype_a != problem.dtype_b:
         size_a = size_b = max(size_a, size_b)
-    ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b) // sms_of_tile(c, device)
+    in_eights = np.asarray(c.BLOCK_SIZE_N) % 16 != 0
+    columns = c.BLOCK_SIZE_N + np.where(in_eights & (size_b == 2), ROOM_COLUMNS, 0)
+    ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + columns * size_b) // sms_of_tile(c, device)
     rows = BLACKWELL_EPILOGUE_ROWS if in_tensor_memory(device) else 64 * np.maximum(1, warp_groups(c))
-    part = np.minimum(rows, c.BLOCK_SIZE_M) * np.where(np.asarray(c.BLOCK_SIZE_N) % 16 == 0, EPILOGUE_COLUMNS, 8)
+    part = np.minimum(rows, c.BLOCK_SIZE_M) * np.where(in_eights, 8, EPILOGUE_COLUMNS)
     size_of_part = np.where(c.SPLIT_K > 1, 4, size_c)
     part_bytes = part * (2 * size_of_part + (4 * size_c if problem.reads_c else 0))
     return np.minimum(MOST_STAGES, (device.shared_memory_bytes - BARRIERS_BYTES - part_bytes) // ring_bytes)

@@ -306,12 +306,15 @@ def test_sums_of_fp8_are_held_once(tmp_path: Path) -> None:
 
 
 @NEEDS_DSL
-def test_odd_multiples_of_eight_columns_of_fp8_and_clusters_of_eight_are_compiled(tmp_path: Path) -> None:
+def test_odd_multiples_of_eight_columns_and_clusters_of_eight_are_compiled(tmp_path: Path) -> None:
     size = replace(problem(200, 3072, 4096), **{**FP8, "scaling": "row_col", "bias": True})
+    of_16_bits = [replace(problem(5000, 5000, 5000), layout_b=layout) for layout in Layout]
     eights = cute(SWAP_AB=1, BLOCK_SIZE_M=64, BLOCK_SIZE_N=104, BLOCK_SIZE_K=128, CLUSTER_M=4, CLUSTER_N=2)
     others = {"BLOCK_SIZE_N": 136, "CLUSTER_M": 1}, {"SPLIT_K": 2}, {"BLOCK_SIZE_M": 128, "SPLIT_K": 3}
     turns = replace(eights, BLOCK_SIZE_M=192, BLOCK_SIZE_N=120, PINGPONG=1, PROGRAMS_PER_SM=1)
+    tall = replace(eights, BLOCK_SIZE_M=256, BLOCK_SIZE_N=152, BLOCK_SIZE_K=64, CLUSTER_M=2, CLUSTER_N=1)
     wanted = [(size, one) for one in (eights, *(replace(eights, **other) for other in others), turns)]
+    wanted += [(one, tile) for one in of_16_bits for tile in (tall, eights)]
     results, _ = compiled(wanted, tmp_path)
     assert [one.status for one in results] == [Status.OK] * len(results), [one.message for one in results]
     assert all(one.spills == 0 and 0 < one.shared_bytes <= 232448 for one in results), results
