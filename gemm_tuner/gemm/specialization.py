@@ -16,9 +16,9 @@ def specialization(problem: GemmProblem, config: KernelConfig, target: Target) -
     """A name for the binary that a size needs of a configuration; equal names share one compilation.
 
     Kernels that load through descriptors have no specialized size arguments, so all sizes share a binary (two, where
-    equal slices of K are views). Otherwise
-    Triton distinguishes, for each integer argument, whether it is 1, divisible by 16, or neither, and whether it has 32
-    or 64 bits; on AMD also tensors of up to 2 GiB and larger ones. The flags EVEN_K, WIDE and BY_8 have two cases each.
+    equal slices of K are views). Otherwise Triton distinguishes, for each integer argument, whether it is 1, divisible
+    by 16, or neither, and whether it has 32 or 64 bits; on AMD also tensors of up to 2 GiB and larger ones. The flags
+    EVEN_K and WIDE have two cases each, the divisors of sizes (N_BY, K_BY) four.
     The name may distinguish more than Triton does (which costs a cache hit), but never less.
     """
     if loads_by_descriptor(config.family, target):
@@ -29,7 +29,9 @@ def specialization(problem: GemmProblem, config: KernelConfig, target: Target) -
     m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
 
     def divisibility(value: int) -> str:
-        return "1" if value == 1 else "d" if value % 16 == 0 else "8" if value % 8 == 0 else "x"
+        if value == 1 or value % 16 == 0:
+            return "1" if value == 1 else "d"
+        return f"x{min(8, value & -value)}"
 
     unspecialised_m = family_of(config.family).takes_any_m and problem.layout_a == "row"
     m_class = "-" if unspecialised_m else divisibility(m)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from work import ARCHS, Work, compile_work, config_for, refusals, space_of
 from gemm_tuner.core.records import Device, Status
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import ACTIVATIONS, SCALINGS, GemmProblem, Layout
+from gemm_tuner.languages.triton.binary import cuobjdump_path
 
 ROW, COL = Layout.ROW, Layout.COL
 BF16 = GemmProblem(4096, 4096, 4096)
@@ -184,6 +187,25 @@ def test_the_symbol_in_the_binary_is_its_name(tmp_path: Path, arch: str) -> None
     assert sorted(symbols(tmp_path / "cache", device)) == sorted(
         [*(one.kernel_symbol for one in (*configs, vector)), *others]
     )
+
+
+@pytest.mark.parametrize(
+    ("family", "size", "loads"),
+    [
+        ("gemm_tile", (46, 376, 282), {"LDGSTS.E", "LDGSTS.E.BYPASS.128"}),  # rows of A at 4 bytes, of B at 16
+        ("gemm_tile", (46, 372, 281), {"LDG.E.U16", "LDGSTS.E.64"}),
+        ("gemv", (3, 372, 281), {"LDG.E.U16", "LDGSTS.E.64"}),
+    ],
+)
+def test_neighbours_are_loaded_together_as_far_as_rows_allow(
+    tmp_path: Path, family: str, size: tuple[int, int, int], loads: set[str]
+) -> None:
+    device, (m, n, k) = space_of("sm_90").device, size
+    tile = (4, 64, 32) if family == "gemv" else (64, 64, 64)
+    compile_work(device, [(replace(BF16, m=m, n=n, k=k), config_for(device, *tile, family=family))], tmp_path)
+    (cubin,) = (tmp_path / "cache").rglob(f"{family}.cubin")
+    listed = subprocess.run([cuobjdump_path(), "-sass", str(cubin)], capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"LDG(?:STS)?\.E[.\w]*", listed)) - {"LDG.E.STRONG.GPU"} == loads
 
 
 def test_accumulators_beyond_the_registers_spill(tmp_path: Path) -> None:

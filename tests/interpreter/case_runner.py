@@ -31,7 +31,7 @@ class Case:
     script: str
     config: KernelConfig
     problem: GemmProblem
-    flags: tuple[tuple[str, bool], ...] = ()
+    flags: tuple[tuple[str, int], ...] = ()
     poison: tuple[tuple[str, int, float], ...] = ()
     repeats: int = 1
     init_type: str = "randn"
@@ -55,7 +55,7 @@ class Result:
     message: str
     worst_element: tuple[int, int]
     digests: tuple[str, ...]
-    flags: dict[str, bool]
+    flags: dict[str, int]
 
 
 def interpret(cases: list[Case]) -> list[Result]:
@@ -175,14 +175,14 @@ def guarded(tensor: Any, start_bytes: int = 1) -> Any:
     return copy.reshape(tensor.shape).copy_(tensor)
 
 
-def with_flags(launches: list[Any], main: str, wanted: dict[str, bool]) -> tuple[list[Any], dict[str, bool]]:
+def with_flags(launches: list[Any], main: str, wanted: dict[str, int]) -> tuple[list[Any], dict[str, int]]:
     """The launches with constexprs of the ``main`` kernel replaced, and all its flags as they now are."""
     place = [launch[0] for launch in launches].index(main)
     symbol, kernel, grid, positional, options = launches[place]
     values = list(positional)
     for flag, value in wanted.items():
         values[kernel.arg_names.index(flag)] = value
-    known = [flag for flag in ("EVEN_K", "WIDE", "BY_8") if flag in kernel.arg_names]
-    flags = {flag: bool(values[kernel.arg_names.index(flag)]) for flag in known}
+    known = [flag for flag in ("EVEN_K", "WIDE", "K_BY") if flag in kernel.arg_names]
+    flags = {flag: int(values[kernel.arg_names.index(flag)]) for flag in known}
     changed = (symbol, kernel, grid, tuple(values), options)
     return [*launches[:place], changed, *launches[place + 1 :]], flags

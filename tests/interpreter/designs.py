@@ -176,7 +176,7 @@ VARIANTS = {
 
 # (m, n, k): ones, odd numbers, primes, one more and one less than a tile, even ones; the last need several scales.
 ODD = ((1, 1, 1), (1, 17, 7), (7, 1, 17), (17, 7, 1), (1, 33, 64), (31, 1, 33), (33, 31, 47), (17, 17, 128))
-SIZES = (*ODD, (32, 32, 128), (24, 40, 72), (109, 49, 20), (5, 61, 211), (40, 290, 300))
+SIZES = (*ODD, (32, 32, 128), (24, 40, 72), (109, 49, 22), (5, 61, 211), (40, 290, 300))
 # Rows of whole 16 bytes, of fp8, 16-bit types and fp32; then sizes that are free in one layout or another.
 WHOLE = ((16, 16, 16), (48, 80, 112), (80, 48, 16), (112, 176, 48), (24, 40, 72), (104, 56, 88), (20, 12, 28))
 # A tile of every 8th row has 8 times as many rows between its first and its last.

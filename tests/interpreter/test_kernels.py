@@ -19,7 +19,7 @@ from gemm_tuner.gemm.problem import GemmProblem
 FP16 = GemmProblem(1, 1, 1, "fp16", "fp16", "fp16")
 # What is taken by default, (parts, step, part): the pairs of row r of the sizes and column c of the configurations for
 # which (step * r + c) % parts == part. Found by trying: with the fewest tiles of those that have every configuration,
-# nearly every size, every layout, EVEN_K and BY_8 both ways, and every way to share out work.
+# nearly every size, every layout, EVEN_K both ways, several K_BY, and every way to share out work.
 SAMPLES = {
     "gemm_tile": (5, 1, 2), "gemm_persistent, pointers": (7, 6, 1), "gemm_persistent, descriptors": (11, 10, 4),
     "gemm_split_k, pointers": (5, 4, 3), "gemm_split_k, descriptors": (4, 3, 1), "gemm_stream_k, pointers": (5, 4, 2),
@@ -64,8 +64,8 @@ def test_every_size_is_right_by_every_configuration(tmp_path: Path, name: str, r
     flags = {tuple(sorted(result.flags.items())) for result in results}
     if "EVEN_K" in results[0].flags:
         assert {dict(f)["EVEN_K"] for f in flags} == {False, True}
-    if "BY_8" in results[0].flags:
-        assert {dict(f)["BY_8"] for f in flags} == {False, True}
+    if "K_BY" in results[0].flags:
+        assert len({dict(f)["K_BY"] for f in flags}) > 1
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -150,7 +150,7 @@ def test_wide_offsets_and_masks_that_are_not_needed_change_no_bit(tmp_path: Path
             continue
         even = GemmProblem(side, 40, depth, "fp16", "fp16", "fp16", *layouts)
         odd = replace(even, m=min(side, 33), n=17, k=47)
-        flags = [(), (("WIDE", True),), (("EVEN_K", False),)] + ([] if name == "gemv" else [(("BY_8", True),)])
+        flags: list[tuple[tuple[str, int], ...]] = [(), (("WIDE", 1),), (("EVEN_K", 0),), (("K_BY", 8),)]
         one = variant.configs[number]
         evens, odds = flags, flags[:2]
         if turn is None:
