@@ -49,12 +49,17 @@ def blocks_of_cute(c, p, d, swapped=None, columns=None):
     return blocks, blocks * rows * columns / (p.m * p.n)
 
 
+def most_work(c, p):
+    """How many times the work of C a tile may do."""
+    side = min(p.m, p.n)
+    most = np.where(c.SPLIT_K > 1, 1.36, 1.25)
+    return np.maximum(most, (32.5 if side < 32 else 16.5 if side < 64 else 64.5) / side)
+
+
 @rule(HEURISTIC, families=CUTE)
 def little_beyond_matrix(c, p, d):
     """Tiles and clusters that compute a quarter more than C, with slices of K a third, are worse (H200, prototypes)."""
-    side = min(p.m, p.n)
-    most = np.where(c.SPLIT_K > 1, 1.36, 1.25)
-    return blocks_of_cute(c, p, d)[1] <= np.maximum(most, (32.5 if side < 32 else 16.5 if side < 64 else 64.5) / side)
+    return blocks_of_cute(c, p, d)[1] <= most_work(c, p)
 
 
 @rule(HEURISTIC, families=CUTE)
@@ -63,19 +68,22 @@ def one_order_of_operands(c, p, d):
 
     With A along K, tiles of 64, 128, 192 and 256 columns stay, those of warp groups that take turns, and those of less
     than 64 columns with B along K. Others are swapped, which stores longer rows of C. With B along N, columns not in
-    32s cost 20 % and more, so that these are always swapped. The other order where it takes 10 % fewer blocks. Scales
-    of blocks, Blackwell and A along M: not swapped.
+    32s cost 20 % and more, so that these are always swapped. The other order where it takes 10 % fewer blocks, or
+    this one computes too much beyond C. Scales of blocks, Blackwell and A along M: not swapped.
     """
     if p.m <= min(256, p.n):
         return np.full(c.BLOCK_SIZE_M.shape, True)
     if p.layout_a == "col" or p.scaling == "block" or gemm_cute.in_tensor_memory(d):
         return c.SWAP_AB == 0
-    of_plain, of_swapped = (blocks_of_cute(c, p, d, swapped)[0] for swapped in (False, True))
+    (of_plain, work), (of_swapped, swapped_work) = (blocks_of_cute(c, p, d, swapped) for swapped in (False, True))
     plain = (c.BLOCK_SIZE_N % 64 == 0) | (c.PINGPONG == 1) | ((c.BLOCK_SIZE_N < 64) & (p.layout_b == "col"))
     beside = (c.PINGPONG == 0) & ((c.BLOCK_SIZE_M == 320) | ((c.BLOCK_SIZE_M == 192) & (c.BLOCK_SIZE_N > 128)))
     never_plain = (c.BLOCK_SIZE_N % 16 != 0) | ((p.layout_b == "row") & (beside | (c.BLOCK_SIZE_N % 32 != 0)))
     plain &= ~never_plain
-    return np.where(c.SWAP_AB == 1, ~plain | (of_swapped <= 0.9 * of_plain), plain | (of_plain <= 0.9 * of_swapped))
+    fits, swapped_fits = work <= most_work(c, p), swapped_work <= most_work(c, p)
+    as_well = (of_plain <= 0.9 * of_swapped) | (fits & ~swapped_fits)
+    swapped_as_well = (of_swapped <= 0.9 * of_plain) | (swapped_fits & ~fits)
+    return np.where(c.SWAP_AB == 1, ~plain | swapped_as_well, plain | as_well)
 
 
 @rule(HEURISTIC, families=CUTE)
