@@ -83,7 +83,7 @@ def columns_in_eights(c, p, d):
 @rule(VALIDITY, families=CUTE)
 def warp_groups_beside_each_other(c, p, d):
     """320 rows, or 192 with over 128 columns, abort the compiler where the second operand is not along K."""
-    beside = (c.PINGPONG == 0) & ((c.BLOCK_SIZE_M == 320) | ((c.BLOCK_SIZE_M == 192) & (c.BLOCK_SIZE_N > 128)))
+    beside = gemm_cute.are_beside_each_other(c)
     beside &= not gemm_cute.in_tensor_memory(d)
     along_k = np.where(c.SWAP_AB == 1, p.layout_a == "row", p.layout_b == "col")
     return ~beside | along_k

@@ -18,7 +18,7 @@ def specialization(problem: GemmProblem, config: KernelConfig, target: Target) -
     Kernels that load through descriptors have no specialized size arguments, so all sizes share a binary (two, where
     equal slices of K are views). Otherwise Triton distinguishes, for each integer argument, whether it is 1, divisible
     by 16, or neither, and whether it has 32 or 64 bits; on AMD also tensors of up to 2 GiB and larger ones. The flags
-    EVEN_K and WIDE have two cases each, the divisors of sizes (N_BY, K_BY) four.
+    EVEN_K and WIDE have two cases each, the divisors of sizes (M_BY, N_BY, K_BY) four.
     The name may distinguish more than Triton does (which costs a cache hit), but never less.
     """
     if loads_by_descriptor(config.family, target):

@@ -59,13 +59,13 @@ class Pruned:
 
 def load_rules(rules_dir: Path, *, heuristics: bool = True) -> tuple[Rule, ...]:
     """The rules of a folder, in their order in the files, validity rules first: of validity.py, then of each file
-    validity_*.py there is. This executes the folder's Python files.
+    validity_*.py there is, and so on. This executes the folder's Python files.
 
     Raises UserError if a file is missing or contains no rule.
     """
     found: list[Rule] = []
-    validity, *others = (rules_dir / name for name in RULE_FILES)
-    for path in (validity, *sorted(rules_dir.glob("validity_*.py")), *(others if heuristics else ())):
+    files = [rules_dir / name for name in (RULE_FILES if heuristics else RULE_FILES[:1])]
+    for path in (path for file in files for path in (file, *sorted(rules_dir.glob(f"{file.stem}_*.py")))):
         spec = importlib.util.spec_from_file_location(f"gemm_tuner_rules_{path.stem}", path)
         if spec is None or spec.loader is None or not path.is_file():
             raise UserError(

@@ -65,6 +65,10 @@ VALIDITY_CASES = (
     Case("operands_fit_memory", On((170_000, 170_001, 17)),
          {**PACKED, "family": "gemm_packed", "num_warps": 4, "num_stages": 3}, PACKED),
     # Two stages of 256 x 192 x 64 take 112 KiB, two of 256 x 192 x 128 take 224 KiB.
+    # Of C in fp32 four parts of 8 columns take 16 KiB, beside which the library has room for one block of K, not two.
+    Case("stages_of_class", On(LARGE, keys={"dtype_c": "fp32"}),
+         {**SWAPPED, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 152, "BLOCK_SIZE_K": 128},
+         {**SWAPPED, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 168, "BLOCK_SIZE_K": 128}),
     Case("stages_of_class", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 192},
          {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 192, "BLOCK_SIZE_K": 128}),
     # 256 x 208 sums are 208 for each of 256 threads, 256 x 224 are 224.

@@ -182,7 +182,7 @@ def with_flags(launches: list[Any], main: str, wanted: dict[str, int]) -> tuple[
     values = list(positional)
     for flag, value in wanted.items():
         values[kernel.arg_names.index(flag)] = value
-    known = [flag for flag in ("EVEN_K", "WIDE", "K_BY") if flag in kernel.arg_names]
+    known = [flag for flag in ("EVEN_K", "WIDE", "K_BY", "N_BY", "COLUMNS_BY") if flag in kernel.arg_names]
     flags = {flag: int(values[kernel.arg_names.index(flag)]) for flag in known}
     changed = (symbol, kernel, grid, tuple(values), options)
     return [*launches[:place], changed, *launches[place + 1 :]], flags

@@ -150,7 +150,8 @@ def test_wide_offsets_and_masks_that_are_not_needed_change_no_bit(tmp_path: Path
             continue
         even = GemmProblem(side, 40, depth, "fp16", "fp16", "fp16", *layouts)
         odd = replace(even, m=min(side, 33), n=17, k=47)
-        flags: list[tuple[tuple[str, int], ...]] = [(), (("WIDE", 1),), (("EVEN_K", 0),), (("K_BY", 8),)]
+        by = ("K_BY", 8), ("COLUMNS_BY" if name == "gemv" else "N_BY", 1)
+        flags: list[tuple[tuple[str, int], ...]] = [(), (("WIDE", 1),), (("EVEN_K", 0),), by]
         one = variant.configs[number]
         evens, odds = flags, flags[:2]
         if turn is None:

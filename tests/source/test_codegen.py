@@ -388,6 +388,7 @@ def test_sizes_of_other_classes_have_other_names(one: tuple[int, int, int], othe
 def test_m_counts_where_it_is_a_stride_or_in_the_reduction() -> None:
     assert special(64, 64, 64) == special(65, 64, 64)
     assert special(64, 64, 64, layout_a=COL) != special(65, 64, 64, layout_a=COL)
+    assert special(36, 64, 64, layout_a=COL) != special(34, 64, 64, layout_a=COL)
     assert special(64, 17, 64, SPLIT) != special(65, 17, 64, SPLIT)  # M * N is an argument of the reduction
 
 

@@ -15,7 +15,8 @@ from gemm_tuner.gemm.families.family import Family, Rates, rows_of
 WARPS_OF_GROUP = 4
 # Pipeline beyond its tiles: barriers, and what aligning the tiles takes.
 BARRIERS_BYTES = 3072
-EPILOGUE_COLUMNS = 32  # 8 of tiles of odd multiples of 8
+EPILOGUE_COLUMNS = 32
+COLUMNS_IN_EIGHTS = 16  # as many for tiles of odd multiples of 8: four parts, where others have two
 ROOM_COLUMNS = 8  # of such a tile of 16 bits, in each block of K
 MOST_STAGES = 12
 # Of Blackwell's class: four for the epilogue, one each to multiply, to load operands and C_in, and to schedule.
@@ -38,12 +39,17 @@ def sms_of_tile(c: Any, device: Any) -> Any:
     return np.where(pairs & in_tensor_memory(device), 2, 1)
 
 
+def are_beside_each_other(c: Any) -> Any:
+    """Whether two warp groups have the columns of a tile between them, not its rows."""
+    wide = (c.BLOCK_SIZE_M == 320) | ((c.BLOCK_SIZE_M == 192) & (c.BLOCK_SIZE_N > 128))
+    return wide & (c.PINGPONG == 0)
+
+
 def warp_groups(c: Any) -> Any:
     """Warp groups that multiply, without the one that loads."""
     import numpy as np
 
-    wide = (c.BLOCK_SIZE_M == 320) | ((c.BLOCK_SIZE_M == 192) & (c.BLOCK_SIZE_N > 128))
-    together = np.where(wide, 2, np.minimum(c.BLOCK_SIZE_M // 64, 3))
+    together = np.where(are_beside_each_other(c), 2, np.minimum(c.BLOCK_SIZE_M // 64, 3))
     together = np.where(c.BLOCK_SIZE_M == 256, 2, together)
     return np.where(c.PINGPONG == 1, 2, together)
 
@@ -67,7 +73,7 @@ def stages(c: Any, problem: Any, device: Any) -> Any:
     columns = c.BLOCK_SIZE_N + np.where(in_eights & (size_b == 2), ROOM_COLUMNS, 0)
     ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + columns * size_b) // sms_of_tile(c, device)
     rows = BLACKWELL_EPILOGUE_ROWS if in_tensor_memory(device) else 64 * np.maximum(1, warp_groups(c))
-    part = np.minimum(rows, c.BLOCK_SIZE_M) * np.where(in_eights, 8, EPILOGUE_COLUMNS)
+    part = np.minimum(rows, c.BLOCK_SIZE_M) * np.where(in_eights, COLUMNS_IN_EIGHTS, EPILOGUE_COLUMNS)
     size_of_part = np.where(c.SPLIT_K > 1, 4, size_c)
     part_bytes = part * (2 * size_of_part + (4 * size_c if problem.reads_c else 0))
     return np.minimum(MOST_STAGES, (device.shared_memory_bytes - BARRIERS_BYTES - part_bytes) // ring_bytes)

@@ -1,0 +1,157 @@
+"""What was measured of gemm_cute and gemm_cute_packed. ``--no_heuristics`` drops this file.
+
+Each rule says True for the configurations that it keeps. c: columns, p: GemmProblem, d: Device.
+"""
+
+import numpy as np
+
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.gemm.descriptors import slice_step
+from gemm_tuner.gemm.families import gemm_cute
+from gemm_tuner.gemm.families.family import names_of
+from gemm_tuner.gemm.model import usable_sms
+from gemm_tuner.space.rule import HEURISTIC, rule
+
+CUTE = names_of(lambda family: family.language == "cute")
+
+
+def blocks_of_cute(c, p, d, swapped=None, columns=None):
+    """Thread blocks of gemm_cute for one slice of K, whole clusters; and how many times the work they do.
+
+    swapped, columns: of the tiles, in place of SWAP_AB and BLOCK_SIZE_N.
+    """
+    swapped = c.SWAP_AB == 1 if swapped is None else swapped
+    of_tile = c.BLOCK_SIZE_N if columns is None else columns
+    side_m = c.BLOCK_SIZE_M // gemm_cute.sms_of_tile(c, d)
+    rows = np.where(swapped, of_tile, side_m)
+    columns = np.where(swapped, side_m, of_tile)
+    along_m = np.where(swapped, c.CLUSTER_N, c.CLUSTER_M)
+    along_n = np.where(swapped, c.CLUSTER_M, c.CLUSTER_N)
+    blocks = np.ceil(p.m / (rows * along_m)) * along_m * np.ceil(p.n / (columns * along_n)) * along_n
+    return blocks, blocks * rows * columns / (p.m * p.n)
+
+
+def most_work(c, p):
+    """How many times the work of C a tile may do."""
+    side = min(p.m, p.n)
+    most = np.where(c.SPLIT_K > 1, 1.36, 1.25)
+    return np.maximum(most, (32.5 if side < 32 else 16.5 if side < 64 else 64.5) / side)
+
+
+@rule(HEURISTIC, families=CUTE)
+def little_beyond_matrix(c, p, d):
+    """Tiles and clusters that compute a quarter more than C, with slices of K a third, are worse (H200, prototypes)."""
+    return blocks_of_cute(c, p, d)[1] <= most_work(c, p)
+
+
+@rule(HEURISTIC, families=CUTE)
+def one_order_of_operands(c, p, d):
+    """With M over 256, or over N, a tile takes operands in one order, faster by up to 7 % (70 bf16 sizes, H200).
+
+    With A along K, tiles of 64, 128, 192 and 256 columns stay, those of warp groups that take turns, and those of less
+    than 64 columns with B along K. Others are swapped, which stores longer rows of C. With B along N, columns not in
+    32s cost 20 % and more, so that these are always swapped. The other order is kept, too, where it takes 10 % fewer
+    blocks, or this one computes too much beyond C. Scales of blocks, Blackwell and A along M: not swapped.
+    """
+    if p.m <= min(256, p.n):
+        return np.full(c.BLOCK_SIZE_M.shape, True)
+    if p.layout_a == "col" or p.scaling == "block" or gemm_cute.in_tensor_memory(d):
+        return c.SWAP_AB == 0
+    (of_plain, work), (of_swapped, swapped_work) = (blocks_of_cute(c, p, d, swapped) for swapped in (False, True))
+    plain = (c.BLOCK_SIZE_N % 64 == 0) | (c.PINGPONG == 1) | ((c.BLOCK_SIZE_N < 64) & (p.layout_b == "col"))
+    beside = gemm_cute.are_beside_each_other(c)
+    never_plain = (c.BLOCK_SIZE_N % 16 != 0) | ((p.layout_b == "row") & (beside | (c.BLOCK_SIZE_N % 32 != 0)))
+    plain &= ~never_plain
+    fits, swapped_fits = work <= most_work(c, p), swapped_work <= most_work(c, p)
+    as_well = (of_plain <= 0.9 * of_swapped) | (fits & ~swapped_fits)
+    swapped_as_well = (of_swapped <= 0.9 * of_plain) | (swapped_fits & ~fits)
+    return np.where(c.SWAP_AB == 1, ~plain | swapped_as_well, plain | as_well)
+
+
+@rule(HEURISTIC, families=CUTE)
+def eights_where_they_save(c, p, d):
+    """Odd multiples of 8 columns of 16 bits are for 3 % less work of an SM than with 8 columns more or less.
+
+    5000^3 in fp16: 256 x 152 makes 5 whole waves, 1 to 2 % faster than 256 x 160 (H200). All of fp8: not measured.
+    """
+    sixteens = (c.BLOCK_SIZE_N % 16 == 0) | (DTYPES[p.dtype_a].size_bytes < 2)
+    if sixteens.all():
+        return sixteens
+
+    def columns_an_sm(columns):
+        blocks, _ = blocks_of_cute(c, p, d, columns=columns)
+        return np.ceil(blocks * c.SPLIT_K * p.batch / d.num_sms) * columns
+
+    beside = np.minimum(columns_an_sm(np.maximum(8, c.BLOCK_SIZE_N - 8)), columns_an_sm(c.BLOCK_SIZE_N + 8))
+    return sixteens | (columns_an_sm(c.BLOCK_SIZE_N) <= 0.97 * beside)
+
+
+@rule(HEURISTIC, families=CUTE)
+def loop_over_tiles_needs_several(c, p, d):
+    """A persistent grid with no more tiles than SMs is the plain grid; with many more it wins.
+
+    Turns of warp groups hide the end of a tile behind the next one: with one tile an SM they won 0.4 % at
+    1536x1536x8960 (192 x 96, cluster 2x1; H200), and nowhere else.
+    """
+    if gemm_cute.in_tensor_memory(d):  # its class has no other grid
+        return c.PROGRAMS_PER_SM == 1
+    tiles = blocks_of_cute(c, p, d)[0] * c.SPLIT_K * p.batch
+    return np.where(c.PROGRAMS_PER_SM == 1, tiles > d.num_sms, tiles <= 4 * d.num_sms)
+
+
+@rule(HEURISTIC, families=CUTE)
+def full_waves(c, p, d):
+    """A last wave that is half empty costs more than smaller tiles; over 16 waves, tiles of 128 x 160 and less do.
+
+    Slices are to fill the SMs: three quarters of them at least. Scales of blocks leave no registers for wider tiles.
+    """
+    programs = blocks_of_cute(c, p, d)[0] * c.SPLIT_K * p.batch
+    waves = programs / d.num_sms
+    efficiency = waves / np.ceil(waves)
+    least = 0.3 if min(p.m, p.n) <= 32 else 0.4
+    few = (waves <= 1) & ((waves >= least) | (c.SPLIT_K == c.largest["SPLIT_K"]) | (p.k < 1024 * c.SPLIT_K))
+    efficiency = np.where(c.SPLIT_K > 1, efficiency - 0.05, efficiency)
+    few &= (c.SPLIT_K == 1) | (waves >= 0.75)
+    small = (waves > 16) & (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 128 * 160) & (p.scaling != "block")
+    return (few | (efficiency >= 0.7)) & ~small
+
+
+@rule(HEURISTIC, families=CUTE)
+def slices_for_idle_sms(c, p, d):
+    """Slices are for tiles that leave SMs idle, in two waves at most, each of 384 along K or more (H200).
+
+    Unequal ones are for warp groups that share a tile: they were not tried with others.
+    """
+    tiles, _ = blocks_of_cute(c, p, d)
+    equal = (p.k % (slice_step(p) * c.SPLIT_K) == 0) & (c.PACK_BLOCK == 0)
+    few = (2 * tiles <= d.num_sms) & (tiles * c.SPLIT_K <= 2 * d.num_sms) & (p.k >= 384 * c.SPLIT_K)
+    return (c.SPLIT_K == 1) | (few & (equal | (c.PINGPONG == 0)))
+
+
+@rule(HEURISTIC, families=CUTE)
+def block_of_k_for_tile(c, p, d):
+    """128 bytes along K fill the swizzle; 256 pay for tiles up to 128 x 64, 512 for few rows (H200, prototypes)."""
+    row_bytes = c.BLOCK_SIZE_K * DTYPES[p.dtype_a].size_bytes
+    tile = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N
+    few = min(p.m, p.n) <= 64
+    return (row_bytes == 128) | ((row_bytes == 256) & (tile <= 128 * 64)) | (few & (row_bytes == 512) & (tile <= 4096))
+
+
+@rule(HEURISTIC, families=CUTE)
+def clusters_where_operands_are_shared(c, p, d):
+    """Clusters of four were never ahead of two by more than 3 %, and that with the widest tiles (H200, 11 sizes).
+
+    A persistent grid of them leaves a tenth of the SMs idle. Four and eight are also for small tiles that all run at
+    once, as cuBLAS has them (200x3072x12288 fp8: 4x2; 5056x408x488: 1x4), which read most from L2 for their products:
+    they compute no more than a fifth beyond C, and eight have both sides. On Blackwell, where none was timed: up to
+    four.
+    """
+    size = c.CLUSTER_M * c.CLUSTER_N
+    if gemm_cute.in_tensor_memory(d):
+        return size <= 4
+    plain = (c.PROGRAMS_PER_SM == 0) & (c.SPLIT_K == 1)
+    tile = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N
+    blocks, work = blocks_of_cute(c, p, d)
+    small = (tile <= 128 * 160) & (blocks * p.batch <= usable_sms(c, d)) & (work <= 1.2)
+    small &= (size == 4) | ((c.CLUSTER_M > 1) & (c.CLUSTER_N > 1))
+    return (size <= 2) | (plain & (((size == 4) & (tile >= 192 * 160)) | small))
