@@ -24,7 +24,7 @@ SAMPLES = {
     "gemm_tile": (5, 1, 2), "gemm_persistent, pointers": (7, 6, 1), "gemm_persistent, descriptors": (11, 10, 4),
     "gemm_split_k, pointers": (5, 4, 3), "gemm_split_k, descriptors": (4, 3, 1), "gemm_stream_k, pointers": (5, 4, 2),
     "gemm_stream_k, descriptors": (4, 3, 1), "gemm_packed, pointers": (7, 6, 2),
-    "gemm_packed, descriptors": (10, 9, 4), "gemv": (5, 2, 0),
+    "gemm_packed, descriptors": (10, 9, 4), "gemv": (5, 1, 0),
 }  # fmt: skip
 
 
