@@ -147,7 +147,8 @@ def tile_end_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> F
     """Time of a tile beyond its blocks of K, microseconds."""
     bandwidth_of_sm = device.dram_gbps * BANDWIDTH_REACHED * 1e3 / device.num_sms
     stored_bytes = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * DTYPES[problem.dtype_c].size_bytes * sharing
-    seen = np.where(sharing > 1, NOT_HIDDEN, 1.0) * np.where(c.PROGRAMS_PER_SM > 0, NOT_HIDDEN, 1.0)
+    by_words = gemm_cute.stores_odd_rows(c, problem, device)  # by its warps, which no next tile is multiplied beside
+    seen = np.where(sharing > 1, NOT_HIDDEN, 1.0) * np.where((c.PROGRAMS_PER_SM > 0) & ~by_words, NOT_HIDDEN, 1.0)
     takes_turns = (c.PINGPONG == 1) & (tiles_of(c, problem) > usable_sms(c, device))
     seen *= np.where(takes_turns, IN_TURN, 1.0)
     parts = np.where(c.EPILOGUE_SUBTILE > 1, SUBTILED, 1.0)
@@ -186,8 +187,9 @@ def pack_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
 
 def split_k_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     """Time of adding up slices of K, microseconds; 0 where K is not split. One slice is added up by families that pack
-    and are not Triton's, where rows of C are for no descriptor."""
+    and are not Triton's, where rows of C are for no descriptor and their kernel does not store them itself."""
     stores_sums = rows_of(c.family, lambda family: family.packs and family.language != "triton")
+    stores_sums &= ~gemm_cute.stores_odd_rows(c, problem, device)
     adds_up = (c.SPLIT_K > 1) | (stores_sums & (not whole_rows(problem)[2]))
     in_one_launch = rows_of(c.family, lambda family: family.adds_in_one_launch)
     partial_bytes = 2.0 * c.SPLIT_K * problem.batch * problem.m * problem.n * 4

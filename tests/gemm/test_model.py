@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -51,16 +53,18 @@ def test_more_work_is_never_faster(arch: str) -> None:
         assert (after >= before * (1 if bigger[:2] == (512, 512) else 0.9)).all(), bigger
 
 
-def test_odd_rows_of_c_cost_the_sums_that_another_kernel_stores() -> None:
-    """Of packed operands that CuTe DSL multiplies: without slices of K, too."""
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_odd_rows_of_c_cost_the_sums_that_another_kernel_stores(beta: float, arch: str) -> None:
+    """Of packed operands that CuTe DSL multiplies on Blackwell, or where C_in is added: without slices of K, too."""
     of_cute, of_triton = (
         columns(config(family=family, num_warps=warps, num_stages=stages, PACK_BLOCK=2048))
         for family, warps, stages in (("gemm_cute_packed", 0, 0), ("gemm_packed", 4, 4))
     )
-    odd, whole = problem(1024, 1023, 1023), problem(1024, 1024, 1023)
-    for c, adds_up in ((of_cute, True), (of_triton, False)):
-        assert (model.split_k_us(c, odd, device("sm_90")) > 0).all() == adds_up
-        assert not model.split_k_us(c, whole, device("sm_90")).any()
+    odd, whole = (replace(problem(1024, n, 1023), beta=beta) for n in (1023, 1024))
+    for c, adds_up in ((of_cute, beta > 0 or arch == "sm_100"), (of_triton, False)):
+        assert (model.split_k_us(c, odd, device(arch)) > 0).all() == adds_up
+        assert not model.split_k_us(c, whole, device(arch)).any()
 
 
 def test_the_roofline_is_arithmetic_or_bytes() -> None:
@@ -79,9 +83,9 @@ def test_split_k_pays_for_a_second_kernel_and_helps_few_tiles() -> None:
     assert split < whole
 
 
-def test_odd_rows_pay_for_packing_and_for_sums() -> None:
-    """gemm_cute_packed copies what is odd of A and B, and stores odd rows of C from sums."""
-    one = config(family="gemm_cute_packed", num_warps=0, num_stages=0, PACK_BLOCK=2048)
+def test_odd_rows_pay_for_packing_and_for_storing() -> None:
+    """gemm_cute_packed copies what is odd of A and B, and stores odd rows of C without TMA, beside no next tile."""
+    one = config(family="gemm_cute_packed", num_warps=0, num_stages=0, PACK_BLOCK=2048, PROGRAMS_PER_SM=1)
     sizes = (1024, 8192, 1024), (1024, 8192, 1023), (1024, 8191, 1023)
     whole, packed, stored = (model.predict_us(columns(one), problem(*size), device("sm_90"))[0] for size in sizes)
     assert whole < packed < stored

@@ -244,3 +244,25 @@ def test_packed_operands_are_multiplied(gpu: Gpu, monkeypatch: pytest.MonkeyPatc
     fp8 = replace(odd, dtype_a="fp8_e4m3", dtype_b="fp8_e5m2", layout_b=Layout.COL, scaling="row_col")
     tiles = [(tile, {"PACK_BLOCK": 2048, **more}) for tile, more in PACKED]
     assert faults(gpu, monkeypatch, "gemm_cute_packed", [*problems, fp8], tiles) == []
+
+
+# Tiles whose parts of C lie together in each way: in turns, persistent, swapped, beside each other, in 8s, one part.
+OF_ODD_ROWS: Any = (
+    ((128, 256, 64), {"PROGRAMS_PER_SM": 1, "CLUSTER_M": 2}),
+    ((256, 128, 64), {"SWAP_AB": 1}),
+    ((128, 176, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1}),
+    ((128, 176, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1, "SWAP_AB": 1}),
+    ((320, 160, 64), {"SWAP_AB": 1}),
+    ((256, 152, 64), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1}),
+    ((64, 16, 128), {}),
+)
+
+
+def test_rows_of_c_start_anywhere(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At multiples of 2, 4 and 8 bytes, over several tiles of a persistent grid, and at edges."""
+    odd = GemmProblem(1100, 2563, 512, "bf16", "bf16", "bf16", layout_b=Layout.COL)
+    finished = replace(odd, bias=True, activation="silu", alpha=0.5)
+    problems = [odd, replace(odd, n=2562), replace(odd, n=2564), finished, replace(finished, dtype_c="fp32")]
+    problems += [replace(odd, m=5, n=129), replace(odd, m=257, n=6001, dtype_a="fp16", dtype_b="fp16", dtype_c="fp16")]
+    tiles = [(tile, {"PACK_BLOCK": 2048, **more}) for tile, more in OF_ODD_ROWS]
+    assert faults(gpu, monkeypatch, "gemm_cute_packed", problems, tiles) == []

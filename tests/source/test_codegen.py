@@ -267,7 +267,8 @@ CALLS_OF_SEVERAL = {
     "gemm_packed": (ODD, PACKED, 2),
     "gemm_packed, slices": (ODD, replace(PACKED, SPLIT_K=4), 3),
     "gemm_packed, nothing packed": (BF16_NN, replace(PACKED, SPLIT_K=4), 2),
-    "gemm_cute_packed": (ODD, CUTE_PACKED, 3),
+    "gemm_cute_packed": (ODD, CUTE_PACKED, 2),
+    "gemm_cute_packed, sums": (replace(ODD, beta=0.5), CUTE_PACKED, 3),
     "gemm_cute_packed, nothing packed": (replace(BF16_NN, n=4096), replace(CUTE_PACKED, SPLIT_K=4), 2),
 }
 

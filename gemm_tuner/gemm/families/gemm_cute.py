@@ -10,12 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.gemm.descriptors import whole_rows
 from gemm_tuner.gemm.families.family import Family, Rates, rows_of
 
 WARPS_OF_GROUP = 4
 # Pipeline beyond its tiles: barriers, and what aligning the tiles takes.
 BARRIERS_BYTES = 3072
 EPILOGUE_COLUMNS = 32
+# Parts of C stored together where rows start anywhere: of tiles as they are, and swapped (templates/_cute_rows.py.j2).
+ANY_ROWS_BYTES, ANY_COLUMNS_BYTES = 36 << 10, 18 << 10
 COLUMNS_IN_EIGHTS = 16  # as many for tiles of odd multiples of 8: four parts, where others have two
 ROOM_COLUMNS = 8  # of such a tile of 16 bits, in each block of K
 MOST_STAGES = 12
@@ -28,6 +31,14 @@ ARCHITECTURES = ("sm_90", "sm_100", "sm_103")
 def in_tensor_memory(device: Any) -> bool:
     """Whether sums are in tensor memory, as Blackwell's class has them, and not in registers."""
     return bool(device.target.facts.matrix == "tcgen05")
+
+
+def stores_odd_rows(c: Any, problem: Any, device: Any) -> Any:
+    """Whether the kernel that multiplies packed operands stores rows of C that are no multiple of 16 bytes itself. On
+    Blackwell and with C_in another kernel does, from sums, as it adds up slices of K."""
+    odd = not (whole_rows(problem)[2] or problem.reads_c or in_tensor_memory(device))
+    packs = rows_of(c.family, lambda family: family.packs and family.language == FAMILY.language)
+    return packs & odd & (c.SPLIT_K == 1)
 
 
 def sms_of_tile(c: Any, device: Any) -> Any:
@@ -76,6 +87,10 @@ def stages(c: Any, problem: Any, device: Any) -> Any:
     part = np.minimum(rows, c.BLOCK_SIZE_M) * np.where(in_eights, COLUMNS_IN_EIGHTS, EPILOGUE_COLUMNS)
     size_of_part = np.where(c.SPLIT_K > 1, 4, size_c)
     part_bytes = part * (2 * size_of_part + (4 * size_c if problem.reads_c else 0))
+    of_rows = np.minimum(c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * size_c, ANY_ROWS_BYTES)
+    of_columns = np.maximum(ANY_COLUMNS_BYTES, c.BLOCK_SIZE_M * EPILOGUE_COLUMNS * size_c)
+    together = np.where(c.SWAP_AB == 1, np.minimum(of_columns, of_rows), of_rows)
+    part_bytes = np.where(stores_odd_rows(c, problem, device), together * 1.1, part_bytes)
     return np.minimum(MOST_STAGES, (device.shared_memory_bytes - BARRIERS_BYTES - part_bytes) // ring_bytes)
 
 

@@ -48,27 +48,41 @@ def test_the_product_reads_what_was_packed(layouts: tuple[Layout, Layout], swap:
     import torch
 
     size = replace(problem(45, 27, 35), layout_a=layouts[0], layout_b=layouts[1])
+    first, multiply = launches(size, packed(SWAP_AB=swap), tmp_path)
+    assert first[0].startswith("pack_operands")
+    pack(first)
+    a, b, c, *_ = multiply[3]
+    left, right = operands_of(size).logical(size)
+    expected = left.float() @ right.float()
+    assert torch.allclose(a.float() @ b.float().t(), expected.t() if swap else expected)
+    assert all(one.data_ptr() % 16 == 0 and max(one.stride()) % 8 == 0 for one in (a, b))
+    assert multiply[1].values["any_rows"] is True and c.dtype == torch.bfloat16
+    assert (c.shape, c.stride()) == (((27, 45), (1, 27)) if swap else ((45, 27), (27, 1)))
+
+
+@pytest.mark.parametrize("swap", [0, 1])
+def test_with_c_in_odd_rows_of_c_are_stored_from_sums(swap: int, tmp_path: Path) -> None:
+    import torch
+
+    size = replace(problem(45, 27, 35), beta=1.0)
     first, multiply, last = launches(size, packed(SWAP_AB=swap), tmp_path)
-    assert first[0].startswith("pack_operands") and last[0] == "add_slices_SK1"
     pack(first)
     a, b, sums, *_ = multiply[3]
     left, right = operands_of(size).logical(size)
     expected = left.float() @ right.float()
-    assert torch.allclose(a.float() @ b.float().transpose(1, 2), (expected.t() if swap else expected)[None])
-    assert all(one.data_ptr() % 16 == 0 and max(one.stride()[1:]) % 8 == 0 for one in (a, b))
     assert sums.dtype == torch.float32 and sums.shape == ((1, 27, 45) if swap else (1, 45, 27))
     sums.copy_(a.float() @ b.float().transpose(1, 2))
-    added = last[3][0].as_strided((45, 27), (28, 1))
-    assert torch.allclose(added, expected)
+    assert last[0] == "add_slices_SK1" and torch.allclose(last[3][0].as_strided((45, 27), (28, 1)), expected)
 
 
-def test_whole_rows_of_c_are_stored_by_the_product(tmp_path: Path) -> None:
+def test_only_odd_rows_of_c_are_stored_without_tma(tmp_path: Path) -> None:
     size = problem(45, 24, 35)
     first, multiply = launches(size, packed(), tmp_path)
     assert first[0].startswith("pack_operands") and multiply[3][2].shape == (45, 24)
-    # Nothing is copied where only rows of C are odd; the product is then the first launch, and follows none.
-    alone, last = launches(replace(problem(45, 27, 32), layout_b=Layout.COL), packed(), tmp_path)
-    assert last[0] == "add_slices_SK1"
+    assert multiply[1].values["any_rows"] is False
+    # Nothing is copied where only rows of C are odd; the product is then the only launch, and follows none.
+    (alone,) = launches(replace(problem(45, 27, 32), layout_b=Layout.COL), packed(), tmp_path)
+    assert alone[1].values["any_rows"] is True
     assert alone[1].values["follows"] is False and multiply[1].values["follows"] is True
 
 
@@ -119,4 +133,29 @@ def test_all_kernels_of_a_call_are_compiled(keys: dict[str, Any], tmp_path: Path
     wanted = [(odd, packed()), (odd, packed(SPLIT_K=3)), (whole, packed())]
     results, _ = compiled(wanted, tmp_path)
     assert [one.status for one in results] == [Status.OK] * 3, [one.message for one in results]
-    assert [len(one.entries) for one in results] == [3, 3, 2] and all(one.spills == 0 for one in results)
+    of_odd = 3 if odd.reads_c else 2  # with C_in, odd rows of C are stored from sums
+    assert [len(one.entries) for one in results] == [of_odd, 3, 2] and all(one.spills == 0 for one in results)
+
+
+# Tile, and the rest: in turns, persistent, swapped, two warp groups beside each other, odd multiples of 8 columns.
+TILES: tuple[tuple[tuple[int, int, int], dict[str, int]], ...] = (
+    ((128, 256, 64), {"PROGRAMS_PER_SM": 1, "CLUSTER_M": 2}),
+    ((256, 128, 64), {"SWAP_AB": 1}),
+    ((128, 176, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1}),
+    ((128, 176, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1, "SWAP_AB": 1}),
+    ((320, 160, 64), {"SWAP_AB": 1}),
+    ((256, 152, 64), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1}),
+    ((64, 16, 128), {}),
+)
+
+
+@NEEDS_DSL
+@pytest.mark.parametrize("keys", [{}, {"dtype_c": "fp32"}, {"bias": True, "activation": "silu"}])
+def test_every_tile_stores_rows_that_start_anywhere(keys: dict[str, Any], tmp_path: Path) -> None:
+    size = replace(problem(256, 515, 2048), layout_b=Layout.COL, **keys)
+    tiles = (
+        dict(zip(("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K"), tile, strict=True)) | more for tile, more in TILES
+    )
+    results, _ = compiled([(size, packed(**one)) for one in tiles], tmp_path)
+    assert {(one.status, one.message) for one in results} == {(Status.OK, "")}
+    assert [len(one.entries) for one in results] == [1] * len(TILES) and all(one.spills == 0 for one in results)
