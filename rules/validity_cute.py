@@ -13,6 +13,7 @@ from gemm_tuner.gemm.problem import SCALE_BLOCK
 from gemm_tuner.space.rule import VALIDITY, rule
 
 CUTE = names_of(lambda family: family.language == "cute")
+IN_PLACE = names_of(lambda family: family.in_place)
 
 
 @rule(VALIDITY, families=CUTE)
@@ -143,6 +144,17 @@ def sums_fit_registers(c, p, d):
         return c.BLOCK_SIZE_M > 0
     of_block, most = (c.BLOCK_SIZE_N // 2, 208) if p.scaling == "block" else (0, 216)
     return gemm_cute.accumulators(c) + of_block <= np.where(gemm_cute.warp_groups(c) == 3, 128, most)
+
+
+@rule(VALIDITY, families=IN_PLACE)
+def operand_in_place(c, p, d):
+    """On Hopper, of 16 bits: 64 or more along K, columns in 16s, no cluster along N, up to 128 sums a thread.
+
+    A cluster along N would share the operand that four warps copy. Its elements are in registers, beside the sums.
+    """
+    able = not gemm_cute.in_tensor_memory(d) and DTYPES[p.dtype_a].size_bytes == 2
+    fits = (c.BLOCK_SIZE_K >= 64) & (c.BLOCK_SIZE_N % 16 == 0) & (gemm_cute.accumulators(c) <= 128)
+    return fits & (c.CLUSTER_N == 1) & able
 
 
 @rule(VALIDITY)

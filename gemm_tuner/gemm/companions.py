@@ -28,7 +28,8 @@ def odd_companion(problem: GemmProblem, config: dict[str, Any], descriptors: boo
 
     descriptors: the kernel loads through TMA descriptors; row lengths are then multiples of 16 elements.
     For a family that keeps the smaller of M and N in one tile, that side keeps its size. For one that packs and is not
-    Triton's, the same is packed or nothing, and rows of C are as the problem's.
+    Triton's, the same is packed or nothing, and rows of C are as the problem's. Where one operand is not packed, each
+    side is as far from a multiple of WHOLE_ROWS as the problem's.
     """
     family = family_of(config["family"])
     of_kernel = family.packs and family.language != "triton"
@@ -47,6 +48,9 @@ def odd_companion(problem: GemmProblem, config: dict[str, Any], descriptors: boo
         k = 2 * config["BLOCK_SIZE_K"] * config["SPLIT_K"]
         whole = WHOLE_ROWS if config["SPLIT_K"] == 1 else max(WHOLE_ROWS, slice_step(problem))
         k += whole * config["SPLIT_K"] if is_equal else chunk_elements(problem)
+    if family.in_place:
+        m, n = (tile + WHOLE_ROWS + side % WHOLE_ROWS for tile, side in ((rows, problem.m), (columns, problem.n)))
+        k = 2 * config["BLOCK_SIZE_K"] * config["SPLIT_K"] + WHOLE_ROWS + problem.k % WHOLE_ROWS
     if family.by_small_side:
         m, n = (problem.m, n) if problem.m <= problem.n else (n, problem.n)
     return replace(problem, m=m, n=n, k=k, batch=min(problem.batch, COMPANION_BATCH))

@@ -178,8 +178,10 @@ def pack_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     whole_a, whole_b, _ = whole_rows(problem)
     bytes_a = problem.batch * problem.m * problem.k * DTYPES[problem.dtype_a].size_bytes
     bytes_b = problem.batch * problem.k * problem.n * DTYPES[problem.dtype_b].size_bytes
-    packs_a = (c.ROW_STEP > 1) | (not whole_a)
-    packed_bytes = np.where(packs_a, bytes_a, 0) + (0 if whole_b else bytes_b)
+    in_place = rows_of(c.family, lambda family: family.in_place)
+    packs_a = ((c.ROW_STEP > 1) | (not whole_a)) & ~(in_place & (c.SWAP_AB == 0))
+    packs_b = (not whole_b) & ~(in_place & (c.SWAP_AB == 1))
+    packed_bytes = np.where(packs_a, bytes_a, 0) + np.where(packs_b, bytes_b, 0)
     us = SECOND_KERNEL_US + 2 * packed_bytes / (device.dram_gbps * BANDWIDTH_REACHED * 1e3)
     packs: Floats = np.where(rows_of(c.family, lambda family: family.packs) & (packed_bytes > 0), us, 0.0)
     return packs

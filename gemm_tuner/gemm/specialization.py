@@ -53,8 +53,9 @@ def packed_specialization(problem: GemmProblem, config: KernelConfig, target: Ta
     aligned rows (what is packed, and how C is stored), the flags EVEN_K and WIDE, and on AMD which tensors are
     large. A kernel that is not Triton's only knows whether it follows another, and of slices of K stores no C."""
     if family_of(config.family).language != "triton":
-        whole_a, whole_b, whole_c = whole_rows(problem)
-        return ("w" if whole_c or config.SPLIT_K > 1 else "o") + ("" if whole_a and whole_b else "p")
+        return ("w" if whole_rows(problem)[2] or config.SPLIT_K > 1 else "o") + (
+            "p" if any(packed(problem, config)) else ""
+        )
     whole = "".join("w" if one else "o" for one in whole_rows(problem))
     if target.facts.tma:
         return whole
@@ -65,6 +66,14 @@ def packed_specialization(problem: GemmProblem, config: KernelConfig, target: Ta
     return f"{whole}{even}{wide}" + (f"_{large}" if large else "")
 
 
+def packed(problem: GemmProblem, config: KernelConfig) -> tuple[bool, bool]:
+    """Whether A and whether B is packed, in a family that packs."""
+    whole_a, whole_b, _ = whole_rows(problem)
+    in_place = family_of(config.family).in_place
+    stays_a, stays_b = (in_place and config.SWAP_AB == 0), (in_place and config.SWAP_AB == 1)
+    return not (stays_a or (whole_a and config.ROW_STEP == 1)), not (stays_b or whole_b)
+
+
 def extents_bytes(problem: GemmProblem, config: KernelConfig) -> dict[str, int]:
     """Upper bound of the bytes of each tensor of a call, by letter: a, b, c, and p for the partial sums."""
     m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
@@ -72,14 +81,14 @@ def extents_bytes(problem: GemmProblem, config: KernelConfig) -> dict[str, int]:
     padded = -(-m // config.BLOCK_SIZE_M) * config.BLOCK_SIZE_M * -(-n // config.BLOCK_SIZE_N) * config.BLOCK_SIZE_N
     sums = padded if family_of(config.family).pads_partial_sums else m * n
     partial = batch * sums * 4 * config.SPLIT_K if config.SPLIT_K > 1 else 0
-    packed = sum(packed_bytes(problem, config)) if family_of(config.family).packs else 0
+    copies = sum(packed_bytes(problem, config)) if family_of(config.family).packs else 0
     of_matrices = {"a": batch * m * k * size_a, "b": batch * k * n * size_b, "c": batch * m * n * size_c}
-    return {**of_matrices, "p": partial + packed}
+    return {**of_matrices, "p": partial + copies}
 
 
 def packed_bytes(problem: GemmProblem, config: KernelConfig) -> tuple[int, int]:
     """Upper bound of the bytes of packed A and of packed B; 0 for an operand that is not packed."""
-    whole_a, whole_b, _ = whole_rows(problem)
+    packs_a, packs_b = packed(problem, config)
     of_a = (problem.m, problem.k) if problem.layout_a == "row" else (problem.k, problem.m)
     of_b = (problem.k, problem.n) if problem.layout_b == "row" else (problem.n, problem.k)
     row_a, row_b = (
@@ -87,7 +96,7 @@ def packed_bytes(problem: GemmProblem, config: KernelConfig) -> tuple[int, int]:
         for (_, columns), dtype in ((of_a, problem.dtype_a), (of_b, problem.dtype_b))
     )
     rows_a = -(-of_a[0] // config.ROW_STEP) * config.ROW_STEP
-    return (0 if whole_a and config.ROW_STEP == 1 else rows_a * row_a), (0 if whole_b else of_b[0] * row_b)
+    return (rows_a * row_a if packs_a else 0), (of_b[0] * row_b if packs_b else 0)
 
 
 def compile_cost(config: KernelConfig) -> float:

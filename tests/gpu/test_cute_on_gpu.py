@@ -246,6 +246,34 @@ def test_packed_operands_are_multiplied(gpu: Gpu, monkeypatch: pytest.MonkeyPatc
     assert faults(gpu, monkeypatch, "gemm_cute_packed", [*problems, fp8], tiles) == []
 
 
+IN_PLACE: Any = (
+    ((128, 256, 64), {"PROGRAMS_PER_SM": 1, "CLUSTER_M": 2}),
+    ((128, 128, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1, "SWAP_AB": 1}),
+    ((192, 160, 64), {"SWAP_AB": 1}),
+    ((64, 48, 128), {"SWAP_AB": 1, "split_k": 4}),
+    ((128, 64, 64), {"split_k": 3}),
+    ((64, 16, 256), {}),
+    ((64, 16, 64), {"SWAP_AB": 1}),
+)
+
+
+def test_an_operand_is_read_in_place(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In all layouts, with rows at multiples of 2, 4, 8 and 16 bytes, with the other operand packed or not."""
+    odd = GemmProblem(333, 515, 2049, "bf16", "bf16", "bf16")
+    layouts = [replace(odd, layout_a=a, layout_b=b) for a in Layout for b in Layout]
+    problems = [
+        *layouts,
+        replace(odd, n=514, k=1028),
+        replace(odd, n=516, k=1030),
+        replace(odd, n=512),
+        replace(odd, k=2048),
+    ]
+    problems += [replace(odd, beta=0.5, bias=True, activation="relu"), replace(odd, m=3, n=5001, dtype_c="fp32")]
+    problems += [replace(odd, m=1100, n=2563, dtype_a="fp16", dtype_b="fp16", dtype_c="fp16", alpha=0.5)]
+    tiles = [(tile, {"PACK_BLOCK": 2048, **more}) for tile, more in IN_PLACE]
+    assert faults(gpu, monkeypatch, "gemm_cute_in_place", problems, tiles) == []
+
+
 # Tiles whose parts of C lie together in each way: in turns, persistent, swapped, beside each other, in 8s, one part.
 OF_ODD_ROWS: Any = (
     ((128, 256, 64), {"PROGRAMS_PER_SM": 1, "CLUSTER_M": 2}),

@@ -10,6 +10,8 @@ LOOP = {**CUTE, "PROGRAMS_PER_SM": 1}
 TURNS = {**LOOP, "PINGPONG": 1}
 SWAPPED = {**CUTE, "SWAP_AB": 1}
 PACKED = {**CUTE, "family": "gemm_cute_packed", "PACK_BLOCK": 2048}
+ODD = (1023, 4097, 1023)
+IN_PLACE = {**PACKED, "family": "gemm_cute_in_place"}
 BESIDE = {"BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 160}
 FP8_NT = {**FP8, **NT}
 MIXED = {**FP8_NT, "dtype_b": "fp8_e5m2"}
@@ -60,6 +62,11 @@ VALIDITY_CASES = (
     # 120 is five slices of 24, which are views; of what is packed each has a block of K or more.
     Case("slices_of_k_of_class", On((200, 3072, 120)), {**CUTE, "SPLIT_K": 5}, {**PACKED, "SPLIT_K": 5}),
     Case("blocks_for_what_packs", On((4095, 4097, 1023)), PACKED, {**PACKED, "PACK_BLOCK": 0}),
+    Case("operand_in_place", On(ODD), {**IN_PLACE, "CLUSTER_M": 2}, {**IN_PLACE, "CLUSTER_N": 2}),
+    Case("operand_in_place", On(ODD), IN_PLACE, {**IN_PLACE, "BLOCK_SIZE_K": 48}),
+    # 128 x 256 sums are 128 for each of 256 threads, 256 x 192 are 192.
+    Case("operand_in_place", On(ODD), {**IN_PLACE, "BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 256},
+         {**IN_PLACE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 192}),
     Case("clusters_of_class", On((4095, 4097, 1023)), {**PACKED, "CLUSTER_M": 2, "SWAP_AB": 1}, {"CLUSTER_M": 2}),
     # C takes 58 GB, and sums of it 116.
     Case("operands_fit_memory", On((170_000, 170_001, 17)),
@@ -126,6 +133,9 @@ VALIDITY_PLACES = (
 )  # fmt: skip
 
 HEURISTIC_CASES = (
+    Case("largest_odd_operand_in_place", On(ODD), {**IN_PLACE, "SWAP_AB": 1}, IN_PLACE),
+    Case("largest_odd_operand_in_place", On((1024, 512, 4095)), IN_PLACE, {**IN_PLACE, "SWAP_AB": 1}),
+    Case("largest_odd_operand_in_place", On((512, 4097, 1024)), {**IN_PLACE, "SWAP_AB": 1}, IN_PLACE),
     Case("little_beyond_matrix", On(LARGE), CUTE, {**CUTE, "CLUSTER_M": 64}),
     # 2 x 22 tiles of 128 x 144 are 1.32 times 200 x 3072.
     Case("little_beyond_matrix", On((200, 3072, 12288)), {**CUTE, "BLOCK_SIZE_N": 144, "SPLIT_K": 3},

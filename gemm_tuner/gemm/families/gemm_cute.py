@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from gemm_tuner.core.dtypes import DTYPES
-from gemm_tuner.gemm.descriptors import whole_rows
+from gemm_tuner.gemm.descriptors import CHUNK_BYTES, whole_rows
 from gemm_tuner.gemm.families.family import Family, Rates, rows_of
 
 WARPS_OF_GROUP = 4
@@ -83,6 +83,8 @@ def stages(c: Any, problem: Any, device: Any) -> Any:
     in_eights = np.asarray(c.BLOCK_SIZE_N) % 16 != 0
     columns = c.BLOCK_SIZE_N + np.where(in_eights & (size_b == 2), ROOM_COLUMNS, 0)
     ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + columns * size_b) // sms_of_tile(c, device)
+    in_place = rows_of(c.family, lambda family: family.in_place)  # its rows are 16 bytes apart, against conflicts
+    ring_bytes = ring_bytes + np.where(in_place, CHUNK_BYTES * np.maximum(c.BLOCK_SIZE_M, c.BLOCK_SIZE_K), 0)
     rows = BLACKWELL_EPILOGUE_ROWS if in_tensor_memory(device) else 64 * np.maximum(1, warp_groups(c))
     part = np.minimum(rows, c.BLOCK_SIZE_M) * np.where(in_eights, COLUMNS_IN_EIGHTS, EPILOGUE_COLUMNS)
     size_of_part = np.where(c.SPLIT_K > 1, 4, size_c)
