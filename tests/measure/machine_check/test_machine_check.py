@@ -235,7 +235,9 @@ def test_families_that_need_an_extra_are_named_where_the_architecture_has_them(m
     monkeypatch.delenv(library.RUNTIME_VARIABLE, raising=False)
     monkeypatch.setattr(extra, "installed", dict)
     of = {arch: facts.plan(NO_GPU, RULES, "auto", arch).absent for arch in ("sm_90", "sm_100", "sm_80", "gfx942")}
-    assert of["sm_90"] == tuple((name, extra.BRINGS) for name in ("gemm_cute", "gemm_cute_packed"))
+    assert of["sm_90"] == tuple(
+        (name, extra.BRINGS) for name in ("gemm_cute", "gemm_cute_packed", "gemm_cute_in_place")
+    )
     assert of["sm_100"] and not of["sm_80"] and not of["gfx942"]
 
 
