@@ -1,4 +1,4 @@
-"""What was measured of gemm_cute and gemm_cute_packed. ``--no_heuristics`` drops this file.
+"""What was measured of gemm_cute, gemm_cute_packed and gemm_cute_in_place. ``--no_heuristics`` drops this file.
 
 Each rule says True for the configurations that it keeps. c: columns, p: GemmProblem, d: Device.
 """

@@ -1,6 +1,6 @@
-"""Limits of quack's GEMM classes in CuTe DSL, for gemm_cute and gemm_cute_packed. These rules are never skipped.
+"""Limits of quack's GEMM classes in CuTe DSL, for gemm_cute, gemm_cute_packed and gemm_cute_in_place.
 
-Each rule says True for the configurations that it keeps. c: columns, p: GemmProblem, d: Device.
+These rules are never skipped. Each rule says True for the configurations that it keeps. c: columns, p: GemmProblem, d: Device.
 """
 
 import numpy as np
@@ -159,6 +159,6 @@ def operand_in_place(c, p, d):
 
 @rule(VALIDITY)
 def clusters_of_class(c, p, d):
-    """Clusters, pingpong and swapped operands are for gemm_cute and gemm_cute_packed."""
+    """Clusters, pingpong and swapped operands are for families in CuTe DSL."""
     plain = (c.CLUSTER_M == 1) & (c.CLUSTER_N == 1) & (c.PINGPONG == 0) & (c.SWAP_AB == 0)
     return plain | c.family.isin(CUTE)
