@@ -1,6 +1,7 @@
 """Limits of quack's GEMM classes in CuTe DSL, for gemm_cute, gemm_cute_packed and gemm_cute_in_place.
 
-These rules are never skipped. Each rule says True for the configurations that it keeps. c: columns, p: GemmProblem, d: Device.
+These rules are never skipped. Each says True for the configurations that it keeps. c: columns, p: GemmProblem, d:
+Device.
 """
 
 import numpy as np

@@ -11,6 +11,7 @@ from rule_cases import thin_space
 from samples import ARCHS, columns, config, device, problem
 
 from gemm_tuner.gemm import model
+from gemm_tuner.gemm.specialization import packed_bytes
 from gemm_tuner.space import prune
 
 # Of 11 282 timings of two prototype kernels on an H200 (bf16, event timing, flushed L2): every n-th by rank.
@@ -89,6 +90,16 @@ def test_odd_rows_pay_for_packing_and_for_storing() -> None:
     sizes = (1024, 8192, 1024), (1024, 8192, 1023), (1024, 8191, 1023)
     whole, packed, stored = (model.predict_us(columns(one), problem(*size), device("sm_90"))[0] for size in sizes)
     assert whole < packed < stored
+
+
+def test_an_operand_in_place_is_not_packed() -> None:
+    given = {"family": "gemm_cute_in_place", "num_warps": 0, "num_stages": 0, "PACK_BLOCK": 2048}
+    a_stays, b_stays = (config(**given, SWAP_AB=swap) for swap in (0, 1))
+    few = problem(16, 8191, 1023)  # A takes 33 kB, B 17 MB
+    assert packed_bytes(few, b_stays) == (16 * 2048, 0) and packed_bytes(few, a_stays)[0] == 0
+    times = model.pack_us(columns(a_stays, b_stays), few, device("sm_90"))
+    assert times[0] > 2 * times[1] > 0
+    assert model.pack_us(columns(b_stays), problem(16, 8191, 1024), device("sm_90")) == 0
 
 
 def test_blocks_that_an_sm_holds() -> None:
