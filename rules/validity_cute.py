@@ -149,12 +149,16 @@ def sums_fit_registers(c, p, d):
 
 @rule(VALIDITY, families=IN_PLACE)
 def operand_in_place(c, p, d):
-    """On Hopper, of 16 bits: 64 or more along K, columns in 16s, no cluster along N, up to 128 sums a thread.
+    """On Hopper, of 16 bits: 64 or more along K, columns in 16s, no cluster along N, and what registers hold.
 
-    A cluster along N would share the operand that four warps copy. Its elements are in registers, beside the sums.
+    A cluster along N would share the operand that four warps copy. A thread that multiplies has elements of the operand
+    beside its sums, of the rows of its warp group; one that copies keeps its addresses.
     """
     able = not gemm_cute.in_tensor_memory(d) and DTYPES[p.dtype_a].size_bytes == 2
-    fits = (c.BLOCK_SIZE_K >= 64) & (c.BLOCK_SIZE_N % 16 == 0) & (gemm_cute.accumulators(c) <= 128)
+    rows_of_group = c.BLOCK_SIZE_M // gemm_cute.groups_above_each_other(c)
+    registers = gemm_cute.accumulators(c) + rows_of_group * c.BLOCK_SIZE_K // 256
+    fits = (c.BLOCK_SIZE_K >= 64) & (c.BLOCK_SIZE_N % 16 == 0) & ((c.BLOCK_SIZE_K == 64) | (c.BLOCK_SIZE_M == 64))
+    fits &= registers <= np.where(gemm_cute.warp_groups(c) == 3, 112, 168)
     return fits & (c.CLUSTER_N == 1) & able
 
 

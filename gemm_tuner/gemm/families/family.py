@@ -44,7 +44,7 @@ class Family:
 
     by_descriptors:     loads tiles through TMA descriptors where the architecture has them.
     packs:              first copies operands whose rows are not aligned for descriptors, so it accepts any row length.
-    in_place:           does not pack the first operand of its kernel: A, or B where operands are swapped.
+    in_place:           packs, but not the first operand of its kernel: A, or B where operands are swapped.
     is_tiled:           the general heuristics about tiles apply (rules/heuristics.py).
     takes_any_m:        for a row-major A, M is not a specialized argument: the template has do_not_specialize for it.
     by_small_side:      the smaller of M and N is in one tile. The kernel for a small M differs from that for a small N,

@@ -6,6 +6,7 @@ What is said here of the library's classes was read in quack-kernels 0.6.5 and s
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +18,10 @@ WARPS_OF_GROUP = 4
 # Pipeline beyond its tiles: barriers, and what aligning the tiles takes.
 BARRIERS_BYTES = 3072
 EPILOGUE_COLUMNS = 32
-# Parts of C stored together where rows start anywhere: of tiles as they are, and swapped (templates/_cute_rows.py.j2).
-ANY_ROWS_BYTES, ANY_COLUMNS_BYTES = 36 << 10, 18 << 10
+# Parts of C that are stored together where its rows start anywhere, of tiles as they are and swapped; columns that go
+# before the former; and what its rows are apart in shared memory beyond themselves (templates/_cute_rows.py.j2).
+TOGETHER_BYTES, TOGETHER_SWAPPED_BYTES, LEAST_TOGETHER, ROW_GAP_BYTES = 36 << 10, 18 << 10, 64, 16
+COLUMNS_OF_EIGHT = 8  # of a part of such a tile
 COLUMNS_IN_EIGHTS = 16  # as many for tiles of odd multiples of 8: four parts, where others have two
 ROOM_COLUMNS = 8  # of such a tile of 16 bits, in each block of K
 MOST_STAGES = 12
@@ -65,6 +68,13 @@ def warp_groups(c: Any) -> Any:
     return np.where(c.PINGPONG == 1, 2, together)
 
 
+def groups_above_each_other(c: Any) -> Any:
+    """Warp groups that have the rows of a tile between them."""
+    import numpy as np
+
+    return np.where((c.PINGPONG == 1) | are_beside_each_other(c), 1, np.maximum(1, warp_groups(c)))
+
+
 def accumulators(c: Any) -> Any:
     """Elements of C that a thread sums."""
     import numpy as np
@@ -89,11 +99,32 @@ def stages(c: Any, problem: Any, device: Any) -> Any:
     part = np.minimum(rows, c.BLOCK_SIZE_M) * np.where(in_eights, COLUMNS_IN_EIGHTS, EPILOGUE_COLUMNS)
     size_of_part = np.where(c.SPLIT_K > 1, 4, size_c)
     part_bytes = part * (2 * size_of_part + (4 * size_c if problem.reads_c else 0))
-    of_rows = np.minimum(c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * size_c, ANY_ROWS_BYTES)
-    of_columns = np.maximum(ANY_COLUMNS_BYTES, c.BLOCK_SIZE_M * EPILOGUE_COLUMNS * size_c)
-    together = np.where(c.SWAP_AB == 1, np.minimum(of_columns, of_rows), of_rows)
-    part_bytes = np.where(stores_odd_rows(c, problem, device), together * 1.1, part_bytes)
+    odd = stores_odd_rows(c, problem, device)
+    if odd.any():
+        part_bytes = np.where(odd, 0, part_bytes)
+        part_rows = np.minimum(64 * groups_above_each_other(c), c.BLOCK_SIZE_M)
+        sides = np.stack(np.broadcast_arrays(part_rows, c.BLOCK_SIZE_M, c.BLOCK_SIZE_N, c.SWAP_AB))[:, odd]
+        tiles, tile = np.unique(sides.astype(int), axis=1, return_inverse=True)
+        of_tiles = [together_bytes(high, rows, wide, swap, size_c) for high, rows, wide, swap in tiles.T.tolist()]
+        part_bytes[odd] = np.array(of_tiles)[tile.reshape(-1)]
     return np.minimum(MOST_STAGES, (device.shared_memory_bytes - BARRIERS_BYTES - part_bytes) // ring_bytes)
+
+
+def together_bytes(part_rows: int, rows: int, columns: int, swapped: int, element_bytes: int) -> int:
+    """Shared memory of the parts of a tile that are stored together where rows of C start anywhere, bytes.
+
+    part_rows: of a part. rows, columns: of the kernel's tile, where a row of C is a row or, swapped, a column.
+    """
+    of_part = COLUMNS_OF_EIGHT if columns % 16 else math.gcd(EPILOGUE_COLUMNS, columns)
+    count = columns // of_part
+    sides = [side for side in range(1, count + 1) if count % side == 0]
+    most_bytes, high = (TOGETHER_SWAPPED_BYTES, rows) if swapped else (TOGETHER_BYTES, part_rows)
+    side = max((one for one in sides if high * one * of_part * element_bytes <= most_bytes), default=1)
+    if swapped:
+        return side * of_part * (rows * element_bytes + ROW_GAP_BYTES)
+    if side * of_part < LEAST_TOGETHER:
+        side = next((one for one in sides if one * of_part >= LEAST_TOGETHER), sides[-1])
+    return part_rows * (side * of_part * element_bytes + ROW_GAP_BYTES)
 
 
 def short_rows(c: Any, problem: Any) -> Any:

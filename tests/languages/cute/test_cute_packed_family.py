@@ -146,6 +146,8 @@ TILES: tuple[tuple[tuple[int, int, int], dict[str, int]], ...] = (
     ((320, 160, 64), {"SWAP_AB": 1}),
     ((256, 152, 64), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1}),
     ((64, 16, 128), {}),
+    ((128, 32, 64), {}),
+    ((192, 32, 64), {}),
 )
 
 
@@ -159,3 +161,4 @@ def test_every_tile_stores_rows_that_start_anywhere(keys: dict[str, Any], tmp_pa
     results, _ = compiled([(size, packed(**one)) for one in tiles], tmp_path)
     assert {(one.status, one.message) for one in results} == {(Status.OK, "")}
     assert [len(one.entries) for one in results] == [1] * len(TILES) and all(one.spills == 0 for one in results)
+    assert all(0 < one.shared_bytes <= 232448 for one in results)  # of an SM of sm_90, for a thread block
