@@ -67,8 +67,6 @@ VALIDITY_CASES = (
     # 128 x 256 sums are 128 for each of 256 threads, beside 16 words of the operand; 256 x 192 are 192, beside 32.
     Case("operand_in_place", On(ODD), {**IN_PLACE, "BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 256},
          {**IN_PLACE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 192}),
-    Case("operand_in_place", On(ODD), {**IN_PLACE, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 64},
-         {**IN_PLACE, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 128}),
     Case("operand_in_place", On(ODD), {**IN_PLACE, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_K": 128},
          {**IN_PLACE, "BLOCK_SIZE_K": 128}),
     Case("clusters_of_class", On((4095, 4097, 1023)), {**PACKED, "CLUSTER_M": 2, "SWAP_AB": 1}, {"CLUSTER_M": 2}),
