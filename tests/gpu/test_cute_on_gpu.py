@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cute_copy import copy
+from cute_tiles import OF_ODD_ROWS
 from dropping import terms_to_drop
 from gpu_work import Gpu
 from samples import ROOT
@@ -272,18 +273,6 @@ def test_an_operand_is_read_in_place(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) 
     problems += [replace(odd, m=1100, n=2563, dtype_a="fp16", dtype_b="fp16", dtype_c="fp16", alpha=0.5)]
     tiles = [(tile, {"PACK_BLOCK": 2048, **more}) for tile, more in IN_PLACE]
     assert faults(gpu, monkeypatch, "gemm_cute_in_place", problems, tiles) == []
-
-
-# Tiles whose parts of C lie together in each way: in turns, persistent, swapped, beside each other, in 8s, one part.
-OF_ODD_ROWS: Any = (
-    ((128, 256, 64), {"PROGRAMS_PER_SM": 1, "CLUSTER_M": 2}),
-    ((256, 128, 64), {"SWAP_AB": 1}),
-    ((128, 176, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1}),
-    ((128, 176, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1, "SWAP_AB": 1}),
-    ((320, 160, 64), {"SWAP_AB": 1}),
-    ((256, 152, 64), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1}),
-    ((64, 16, 128), {}),
-)
 
 
 def test_rows_of_c_start_anywhere(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:

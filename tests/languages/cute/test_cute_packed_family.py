@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cute_tiles import OF_ODD_ROWS
 from samples import config, problem
 from test_cute_family import FP8, NEEDS_DSL, TARGET, compiled, launches, script_of
 
@@ -137,28 +138,15 @@ def test_all_kernels_of_a_call_are_compiled(keys: dict[str, Any], tmp_path: Path
     assert [len(one.entries) for one in results] == [of_odd, 3, 2] and all(one.spills == 0 for one in results)
 
 
-# Tile, and the rest: in turns, persistent, swapped, two warp groups beside each other, odd multiples of 8 columns.
-TILES: tuple[tuple[tuple[int, int, int], dict[str, int]], ...] = (
-    ((128, 256, 64), {"PROGRAMS_PER_SM": 1, "CLUSTER_M": 2}),
-    ((256, 128, 64), {"SWAP_AB": 1}),
-    ((128, 176, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1}),
-    ((128, 176, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1, "SWAP_AB": 1}),
-    ((320, 160, 64), {"SWAP_AB": 1}),
-    ((256, 152, 64), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1}),
-    ((64, 16, 128), {}),
-    ((128, 32, 64), {}),
-    ((192, 32, 64), {}),
-)
-
-
 @NEEDS_DSL
 @pytest.mark.parametrize("keys", [{}, {"dtype_c": "fp32"}, {"bias": True, "activation": "silu"}])
 def test_every_tile_stores_rows_that_start_anywhere(keys: dict[str, Any], tmp_path: Path) -> None:
     size = replace(problem(256, 515, 2048), layout_b=Layout.COL, **keys)
     tiles = (
-        dict(zip(("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K"), tile, strict=True)) | more for tile, more in TILES
+        dict(zip(("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K"), tile, strict=True)) | more
+        for tile, more in OF_ODD_ROWS
     )
     results, _ = compiled([(size, packed(**one)) for one in tiles], tmp_path)
     assert {(one.status, one.message) for one in results} == {(Status.OK, "")}
-    assert [len(one.entries) for one in results] == [1] * len(TILES) and all(one.spills == 0 for one in results)
+    assert [len(one.entries) for one in results] == [1] * len(OF_ODD_ROWS) and all(one.spills == 0 for one in results)
     assert all(0 < one.shared_bytes <= 232448 for one in results)  # of an SM of sm_90, for a thread block
