@@ -15,7 +15,7 @@ from gemm_tuner.space.rule import HEURISTIC, rule
 CUTE = names_of(lambda family: family.language == "cute")
 IN_PLACE = names_of(lambda family: family.in_place)
 OTHERS = tuple(name for name in CUTE if name not in IN_PLACE)
-# Of the other operand: with more, packing takes less time than the slower multiplication.
+# Of the other operand: with more, packing is predicted to take less time than the slower multiplication.
 MOST_ROWS_IN_PLACE = 2048
 
 
@@ -52,7 +52,8 @@ def little_beyond_matrix(c, p, d):
 def largest_odd_operand_in_place(c, p, d):
     """What stays in place has rows that TMA does not take, and is the larger one of two such operands.
 
-    The multiplication takes 1.14 times as long (512x50257x768, H200), which is less than packing B takes to 2048 rows.
+    The multiplication takes 1.14 times as long (512x50257x768, H200); up to 2048 rows of the other operand that is
+    predicted to be less than packing takes.
     """
     whole_a, whole_b, _ = whole_rows(p)
     takes_b = not whole_b and (whole_a or p.n >= p.m)
