@@ -12,6 +12,8 @@ SWAPPED = {**CUTE, "SWAP_AB": 1}
 PACKED = {**CUTE, "family": "gemm_cute_packed", "PACK_BLOCK": 2048}
 ODD = (1023, 4097, 1023)
 IN_PLACE = {**PACKED, "family": "gemm_cute_in_place"}
+SWAPPED_IN_PLACE = {**IN_PLACE, "SWAP_AB": 1}
+OF_FEW = {**SWAPPED_IN_PLACE, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64}
 BESIDE = {"BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 160}
 FP8_NT = {**FP8, **NT}
 MIXED = {**FP8_NT, "dtype_b": "fp8_e5m2"}
@@ -145,6 +147,13 @@ HEURISTIC_CASES = (
     # 17 rows are half of 32 and less than a third of 64.
     Case("little_beyond_matrix", On((17, 5120, 5120)), {**SWAPPED, "BLOCK_SIZE_N": 32},
          {**SWAPPED, "BLOCK_SIZE_N": 64}),
+    # 18 rows are more than half of 32, and 26 tiles of 256 columns 2 % more than 6544.
+    Case("little_beyond_matrix", On((18, 6544, 4096)), {**SWAPPED, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 32},
+         {**SWAPPED, "BLOCK_SIZE_N": 64}),
+    # 37 rows are three quarters of 48; 70 take 96 beside an operand in place only, for others have 72.
+    Case("little_beyond_matrix", On((37, 10744, 960)), {**SWAPPED, "BLOCK_SIZE_N": 48}, {**SWAPPED, "BLOCK_SIZE_N": 64}),
+    Case("little_beyond_matrix", On((70, 10742, 961)), {**SWAPPED_IN_PLACE, "BLOCK_SIZE_N": 96},
+         {**SWAPPED, **PACKED, "BLOCK_SIZE_N": 96}),
     Case("one_order_of_operands", On(LARGE), {**SWAPPED, **BESIDE}, SWAPPED),
     Case("one_order_of_operands", On(LARGE, keys=NT), {**SWAPPED, **BESIDE}, {**CUTE, **BESIDE}),
     Case("one_order_of_operands", On(LARGE), {**TURNS, "BLOCK_SIZE_N": 160}, {**TURNS, "BLOCK_SIZE_N": 144}),
@@ -171,6 +180,8 @@ HEURISTIC_CASES = (
     Case("slices_for_idle_sms", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 4}, {**CUTE, "SPLIT_K": 6}),
     Case("slices_for_idle_sms", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**TURNS, "SPLIT_K": 5}),
     Case("slices_for_idle_sms", On((200, 3072, 12288)), {**TURNS, "SPLIT_K": 4}, {**TURNS, "SPLIT_K": 5}),
+    Case("slices_for_idle_sms", On((64, 1801, 1024)), {**OF_FEW, "SPLIT_K": 4}, {**OF_FEW, "SPLIT_K": 6}),
+    Case("slices_for_idle_sms", On((64, 1801, 1024)), {**OF_FEW, "SPLIT_K": 4}, {**OF_FEW, **PACKED, "SPLIT_K": 4}),
     Case("block_of_k_for_tile", On(LARGE), {**CUTE, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128},
          {**CUTE, "BLOCK_SIZE_N": 80, "BLOCK_SIZE_K": 128}),
     Case("block_of_k_for_tile", On((17, 5120, 5120)), {**SWAPPED, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 256},
@@ -187,6 +198,9 @@ HEURISTIC_CASES = (
     # 48 tiles: 5 slices are 91 % of two waves, 2 are 73 % of one, 4 are 73 % of two.
     Case("full_waves", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 2}),
     Case("full_waves", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 4}),
+    # 29 tiles: 3 slices are 66 % of a wave, 2 are 44 %.
+    Case("full_waves", On((64, 1801, 1024)), {**OF_FEW, "SPLIT_K": 3}, {**OF_FEW, "SPLIT_K": 2}),
+    Case("full_waves", On((64, 1801, 1024)), {**OF_FEW, "SPLIT_K": 3}, {**OF_FEW, **PACKED, "SPLIT_K": 3}),
     # 17 x 5120 in 128 x 32: 40 tiles, which were the best there.
     Case("full_waves", On((17, 5120, 5120)), {**SWAPPED, "BLOCK_SIZE_N": 32},
          {**SWAPPED, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 32}),
