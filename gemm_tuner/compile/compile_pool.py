@@ -6,11 +6,12 @@ own pipe, process group and deadline.
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -127,10 +128,15 @@ class CompilePool:
             finds,
         )
         with without_main_script():
-            module, variables = (self.language if finds else language).worker_imports(self.target)
-            process = fork_server.started(serve, arguments, server_modules(module, self.kind), variables)
+            process = fork_server.started(serve, arguments, *self._imports_of(name, finds))
         theirs.close()
         return Worker(process, ours, name, finds, deadline=time.monotonic() + START_LIMIT_S)
+
+    def _imports_of(self, name: str, finds: bool) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """(modules, variables) of the server that workers of a language are forked from."""
+        language = self.language if finds else self._languages[name]
+        module, variables = language.worker_imports(self.target)
+        return server_modules(module, self.kind), variables
 
     def run(self, tasks: Iterable[CompileTask] | TaskQueue) -> Iterator[Answer]:
         """Yields (task, result) in the order of completion, until the queue ends.
@@ -159,7 +165,8 @@ class CompilePool:
         waiting = queue.counts(self._takers_of)
         for takers in most:
             missing = min(most[takers] - there[takers], waiting[takers] - free[takers])
-            self._workers += [self._start_worker(*takers) for _ in range(missing)]
+            if missing > 0 and fork_server.is_ready(*self._imports_of(*takers)):  # else others would wait for it, too
+                self._workers += [self._start_worker(*takers) for _ in range(missing)]
 
     def _give(self, queue: TaskQueue) -> None:
         """Gives the next tasks to idle workers. As many compile at a time as there are workers of one language, so that
@@ -198,7 +205,7 @@ class CompilePool:
     def _step(self, queue: TaskQueue) -> Iterator[Answer]:
         """Waits up to LOOK_S, and yields the tasks that are completed or over their deadline."""
         busy = {w.connection: w for w in self._workers if w.task is not None or not w.ready}
-        next_deadline = min((w.deadline for w in busy.values()), default=time.monotonic())
+        next_deadline = min((w.deadline for w in busy.values()), default=math.inf)
         timeout = max(0.0, next_deadline - time.monotonic())
         answered = wait(list(busy), timeout=min(timeout, LOOK_S))
         for connection in answered:

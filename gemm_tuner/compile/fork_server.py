@@ -6,6 +6,9 @@ forked of, is killed where the caller ends as programs do. Where no server can b
 temporary files whose path is too long for a socket), workers are started as new processes.
 
 Compilers that must know at import what they compile for have servers of their own, one for each set of variables.
+
+A server that still imports, for ten seconds on a slow machine, forks when it is through. Who must not wait so long asks
+``is_ready`` before.
 """
 
 from __future__ import annotations
@@ -15,7 +18,10 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +29,7 @@ import multiprocess
 from multiprocess import forkserver, util
 from multiprocess import process as process_module
 
+from gemm_tuner.compile import server_ready
 from gemm_tuner.system import module_start
 from gemm_tuner.system.installation import import_path
 
@@ -30,10 +37,23 @@ from gemm_tuner.system.installation import import_path
 SERVER_DIED = 255
 # Imported first: they take the server out of the caller's process group, and let it end without a word.
 SERVER_MODULES = ("gemm_tuner.compile.own_group", "gemm_tuner.compile.quick_end")
+# After so long a server is said to be ready, so that whoever starts a process sees what is wrong with it.
+LONGEST_IMPORT_S = 120.0
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 _starts = threading.Lock()
 _servers: dict[tuple[tuple[str, str], ...], forkserver.ForkServer] = {(): forkserver._forkserver}
 _unused: dict[forkserver.ForkServer, int] = {}  # that forked no worker yet; the process that began them
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """That of a server: when it began, monotonic seconds, and the file that is there when it is through."""
+
+    began_s: float
+    done: Path
+
+
+_imports: dict[forkserver.ForkServer, Import] = {}
 
 
 def started(
@@ -48,10 +68,12 @@ def started(
                counts.
     variables: of the server's environment, beside the caller's.
     """
-    with _environment(variables):
+    server = _server(variables)
+    with _environment(
+        {**variables, server_ready.READY_VARIABLE: str(_import_of(server).done)} if modules else variables
+    ):
         if modules:
-            server = _server(variables)
-            server.set_forkserver_preload([*SERVER_MODULES, *modules])
+            server.set_forkserver_preload([*SERVER_MODULES, *modules, server_ready.__name__])
             process = multiprocess.get_context("forkserver").Process(target=target, args=arguments, daemon=True)
             with contextlib.suppress(OSError, EOFError), _forking(server):
                 process.start()
@@ -65,11 +87,25 @@ def started(
 def begin(modules: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -> None:
     """Starts a server, which imports the modules while the caller goes on."""
     server = _server(variables)
-    server.set_forkserver_preload([*SERVER_MODULES, *modules])
-    with _environment(variables), contextlib.suppress(OSError):
+    server.set_forkserver_preload([*SERVER_MODULES, *modules, server_ready.__name__])
+    ready = {server_ready.READY_VARIABLE: str(_import_of(server).done)}
+    with _environment({**variables, **ready}), contextlib.suppress(OSError):
         if server._forkserver_pid is None:
             _unused[server] = os.getpid()
         server.ensure_running()
+
+
+def is_ready(modules: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -> bool:
+    """Whether ``started`` need not wait for what the server imports. Starts the server if there is none. Where none can
+    be had, or one takes longer than LONGEST_IMPORT_S, ``started`` need not be put off."""
+    if not modules:
+        return True
+    server = _server(variables)
+    if server._forkserver_pid is None:
+        begin(modules, variables)
+    of_server = _import_of(server)
+    late = time.monotonic() - of_server.began_s > LONGEST_IMPORT_S
+    return server._forkserver_pid is None or late or of_server.done.exists()
 
 
 @atexit.register
@@ -85,6 +121,13 @@ def end_unused() -> None:
 def _server(variables: Mapping[str, str]) -> forkserver.ForkServer:
     """That of these variables; multiprocess's only one without any."""
     return _servers.setdefault(tuple(sorted(variables.items())), forkserver.ForkServer())
+
+
+def _import_of(server: forkserver.ForkServer) -> Import:
+    """That of the server's first start: one that is started again counts as ready."""
+    if server not in _imports:
+        _imports[server] = Import(time.monotonic(), Path(util.get_temp_dir(), f"imported-{len(_imports)}"))
+    return _imports[server]
 
 
 @contextlib.contextmanager

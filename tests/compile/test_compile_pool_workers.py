@@ -331,6 +331,29 @@ def test_no_more_compile_at_a_time_where_there_are_several_languages(tmp_path: P
     assert sorted(at_work(pool)) == ["", "", "c", "c"], "in the queue's order"
 
 
+def test_a_server_that_still_imports_keeps_no_other_language_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To fork a worker of it takes as long as its imports, and nothing else is handed out meanwhile."""
+    imported = tmp_path / "imported"
+    wait = f"import os, time\nwhile not os.path.exists({str(imported)!r}):\n    time.sleep(0.01)\n"
+    (tmp_path / "imports_for_long.py").write_text(wait)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    pool, tasks = mixed_pool(tmp_path, 2)
+    slow = (("imports_for_long",), {"SERVER_OF_TEST": str(tmp_path)})
+    pool._imports_of = lambda name, finds: slow if name else ((), {})  # type: ignore[method-assign]
+    queue = TaskQueue([*tasks("c", 1), *tasks("", 1)])
+    for _ in range(2):
+        pool._hand_out(queue)
+    assert at_work(pool) == [""]
+    imported.touch()
+    while not fork_server.is_ready(*slow):
+        time.sleep(0.01)
+    for _ in range(2):
+        pool._hand_out(queue)
+    assert at_work(pool) == ["", "c"]
+
+
 @pytest.mark.parametrize("busy", ["", "c"])
 def test_no_worker_is_started_for_a_task_that_an_idle_one_will_take(tmp_path: Path, busy: str) -> None:
     pool, tasks = mixed_pool(tmp_path, 4)

@@ -151,7 +151,8 @@ HEURISTIC_CASES = (
     Case("little_beyond_matrix", On((18, 6544, 4096)), {**SWAPPED, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 32},
          {**SWAPPED, "BLOCK_SIZE_N": 64}),
     # 37 rows are three quarters of 48; 70 take 96 beside an operand in place only, for others have 72.
-    Case("little_beyond_matrix", On((37, 10744, 960)), {**SWAPPED, "BLOCK_SIZE_N": 48}, {**SWAPPED, "BLOCK_SIZE_N": 64}),
+    Case("little_beyond_matrix", On((37, 10744, 960)), {**SWAPPED, "BLOCK_SIZE_N": 48},
+         {**SWAPPED, "BLOCK_SIZE_N": 64}),
     Case("little_beyond_matrix", On((70, 10742, 961)), {**SWAPPED_IN_PLACE, "BLOCK_SIZE_N": 96},
          {**SWAPPED, **PACKED, "BLOCK_SIZE_N": 96}),
     Case("one_order_of_operands", On(LARGE), {**SWAPPED, **BESIDE}, SWAPPED),
