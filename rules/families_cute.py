@@ -19,8 +19,8 @@ IN_PLACE = names_of(lambda family: family.in_place)
 OTHERS = tuple(name for name in CUTE if name not in IN_PLACE)
 # Of the other operand: with more, packing is predicted to take less time than the slower multiplication.
 MOST_ROWS_IN_PLACE = 2048
-# That one tile may take, of the widths in the space.
-FEW_ROWS, FEW_ROWS_IN_PLACE = 64, 128
+# Beyond them gemm_cute has tiles of all multiples of 8 columns.
+FEW_ROWS = 64
 
 
 def is_in_place(c):
@@ -55,13 +55,17 @@ def most_work(c, p):
 def little_beyond_matrix(c, p, d):
     """Tiles and clusters that compute a quarter more than C, with slices of K a third, are worse (H200, prototypes).
 
-    A tile may take all of few rows, in 16s, and over 64 of them in 32s beside an operand in place: reading the other
-    operand is what takes time. 37x10742x961 in 128 x 48 takes 12.4 us, and 18.2 in what is left without it (H200).
+    A tile may take all of few rows, in 16s, as one that reads the other operand once: 37x10742x961 takes 12.0 us in
+    128 x 48, and 18.2 in gemm_packed, where these families have none (H200). So may one over 64 rows, in 32s, of the
+    families for unaligned rows, whose space has few widths.
     """
     side = min(p.m, p.n)
     step = 16 if side <= FEW_ROWS else 32
     all_rows = 1.05 * math.ceil(side / step) * step / side  # a twentieth for the other side of the last tile
-    takes_all = (side <= FEW_ROWS) | ((side <= FEW_ROWS_IN_PLACE) & is_in_place(c))
+    of_rows = np.where(c.SWAP_AB == 1, c.BLOCK_SIZE_N, c.BLOCK_SIZE_M)
+    of_columns = np.where(c.SWAP_AB == 1, c.BLOCK_SIZE_M, c.BLOCK_SIZE_N)
+    takes_all = (of_rows if p.m <= p.n else of_columns) >= side
+    takes_all &= (side <= FEW_ROWS) | rows_of(c.family, lambda family: family.packs)
     most = np.maximum(most_work(c, p), np.where(takes_all, all_rows, 0.0))
     return blocks_of_cute(c, p, d)[1] <= most
 
@@ -155,9 +159,9 @@ def full_waves(c, p, d):
 
 @rule(HEURISTIC, families=CUTE)
 def slices_for_idle_sms(c, p, d):
-    """Slices are for tiles that leave SMs idle, in two waves at most, each of 384 along K or more, or 256 (H200).
+    """Slices are for tiles that leave SMs idle, in two waves at most, each of 384 along K or more (H200).
 
-    256 are enough beside an operand in place, which takes more time to read.
+    256 are enough beside an operand in place, which takes more time to read (64x1801x917: 7.0 us, 7.6 without slices).
 
     Unequal ones are for warp groups that share a tile: they were not tried with others.
     """

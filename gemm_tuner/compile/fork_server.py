@@ -29,7 +29,6 @@ import multiprocess
 from multiprocess import forkserver, util
 from multiprocess import process as process_module
 
-from gemm_tuner.compile import server_ready
 from gemm_tuner.system import module_start
 from gemm_tuner.system.installation import import_path
 
@@ -37,10 +36,12 @@ from gemm_tuner.system.installation import import_path
 SERVER_DIED = 255
 # Imported first: they take the server out of the caller's process group, and let it end without a word.
 SERVER_MODULES = ("gemm_tuner.compile.own_group", "gemm_tuner.compile.quick_end")
+# Imported last, by its name alone: here it would be imported with what the server imports before. It makes this file.
+READY_MODULE, READY_VARIABLE = "gemm_tuner.compile.server_ready", "GEMM_TUNER_FORK_SERVER_READY"
 # After so long a server is said to be ready, so that whoever starts a process sees what is wrong with it.
 LONGEST_IMPORT_S = 120.0
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
-_starts = threading.Lock()
+_starts, _files = threading.Lock(), threading.Lock()
 _servers: dict[tuple[tuple[str, str], ...], forkserver.ForkServer] = {(): forkserver._forkserver}
 _unused: dict[forkserver.ForkServer, int] = {}  # that forked no worker yet; the process that began them
 
@@ -53,7 +54,7 @@ class Import:
     done: Path
 
 
-_imports: dict[forkserver.ForkServer, Import] = {}
+_imports: dict[forkserver.ForkServer, Import] = {}  # of servers that this process started
 
 
 def started(
@@ -68,17 +69,15 @@ def started(
                counts.
     variables: of the server's environment, beside the caller's.
     """
-    server = _server(variables)
-    with _environment(
-        {**variables, server_ready.READY_VARIABLE: str(_import_of(server).done)} if modules else variables
-    ):
-        if modules:
-            server.set_forkserver_preload([*SERVER_MODULES, *modules, server_ready.__name__])
+    if modules:
+        server = _server(variables)
+        with _environment(_with_file(server, variables)), contextlib.suppress(OSError, EOFError), _forking(server):
+            server.set_forkserver_preload([*SERVER_MODULES, *modules, READY_MODULE])
             process = multiprocess.get_context("forkserver").Process(target=target, args=arguments, daemon=True)
-            with contextlib.suppress(OSError, EOFError), _forking(server):
-                process.start()
-                _unused.pop(server, None)
-                return process
+            process.start()
+            _unused.pop(server, None)
+            return process
+    with _environment(variables):
         process = multiprocess.get_context("spawn").Process(target=target, args=arguments, daemon=True)
         process.start()
         return process
@@ -87,25 +86,46 @@ def started(
 def begin(modules: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -> None:
     """Starts a server, which imports the modules while the caller goes on."""
     server = _server(variables)
-    server.set_forkserver_preload([*SERVER_MODULES, *modules, server_ready.__name__])
-    ready = {server_ready.READY_VARIABLE: str(_import_of(server).done)}
-    with _environment({**variables, **ready}), contextlib.suppress(OSError):
+    server.set_forkserver_preload([*SERVER_MODULES, *modules, READY_MODULE])
+    with _environment(_with_file(server, variables)), contextlib.suppress(OSError):
         if server._forkserver_pid is None:
             _unused[server] = os.getpid()
         server.ensure_running()
 
 
 def is_ready(modules: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -> bool:
-    """Whether ``started`` need not wait for what the server imports. Starts the server if there is none. Where none can
-    be had, or one takes longer than LONGEST_IMPORT_S, ``started`` need not be put off."""
+    """Whether ``started`` need not wait for what the server imports. Starts the server if there is none.
+
+    It need not wait for a server that has ended, that something else started, or that imports for longer than
+    LONGEST_IMPORT_S, either: then ``started`` finds out what is wrong.
+    """
     if not modules:
         return True
     server = _server(variables)
     if server._forkserver_pid is None:
         begin(modules, variables)
-    of_server = _import_of(server)
-    late = time.monotonic() - of_server.began_s > LONGEST_IMPORT_S
-    return server._forkserver_pid is None or late or of_server.done.exists()
+    of_server, pid = _imports.get(server), server._forkserver_pid
+    if of_server is None or pid is None or _has_ended(pid):
+        return True
+    return of_server.done.exists() or time.monotonic() - of_server.began_s > LONGEST_IMPORT_S
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a child has ended, without taking its exit status from whoever waits for it."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:  # of another process, or waited for
+        return True
+
+
+def _with_file(server: forkserver.ForkServer, variables: Mapping[str, str]) -> Mapping[str, str]:
+    """The variables, with the file that a server which is started with them makes when it has imported everything."""
+    with _files:
+        if server not in _imports and server._forkserver_pid is None:
+            with contextlib.suppress(OSError):  # no folder for temporary files
+                done = Path(util.get_temp_dir(), f"imported-{os.getpid()}-{len(_imports)}")
+                _imports[server] = Import(time.monotonic(), done)
+        return {**variables, READY_VARIABLE: str(_imports[server].done)} if server in _imports else variables
 
 
 @atexit.register
@@ -121,13 +141,6 @@ def end_unused() -> None:
 def _server(variables: Mapping[str, str]) -> forkserver.ForkServer:
     """That of these variables; multiprocess's only one without any."""
     return _servers.setdefault(tuple(sorted(variables.items())), forkserver.ForkServer())
-
-
-def _import_of(server: forkserver.ForkServer) -> Import:
-    """That of the server's first start: one that is started again counts as ready."""
-    if server not in _imports:
-        _imports[server] = Import(time.monotonic(), Path(util.get_temp_dir(), f"imported-{len(_imports)}"))
-    return _imports[server]
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +16,11 @@ from pathlib import Path
 
 import pytest
 from multiprocess import forkserver
+from multiprocess import process as process_module
 from pool_tasks import LONG_S, ROOT, broken_task, failed_alone, good_tasks, pool_in, run
 from process_samples import alive, ends
 
-from gemm_tuner.compile import fork_server, worker_servers
+from gemm_tuner.compile import compile_worker, fork_server, worker_servers
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.compile.pool_worker import Worker
 from gemm_tuner.compile.task_queue import TaskQueue, key_of
@@ -302,6 +304,7 @@ def mixed_pool(folder: Path, workers: int) -> tuple[CompilePool, Callable[[str, 
     """A pool of two languages whose workers are ready at once, and a function that makes tasks of one of them."""
     pool = replace(pool_in(folder, workers=workers), language=Together(LANGUAGE, (language_of("c"),)))
     pool._start_worker = lambda name, finds: Answering(None, None, name, finds, ready=True)  # type: ignore[method-assign]
+    pool._imports_of = lambda name, finds: ((), {})  # type: ignore[method-assign]
     first = broken_task(folder)
 
     def tasks(language: str, count: int) -> list[CompileTask]:
@@ -331,24 +334,57 @@ def test_no_more_compile_at_a_time_where_there_are_several_languages(tmp_path: P
     assert sorted(at_work(pool)) == ["", "", "c", "c"], "in the queue's order"
 
 
+def wait_until(holds: Callable[[], bool]) -> None:
+    started_s = time.monotonic()
+    while not holds():
+        assert time.monotonic() - started_s < LONG_S
+        time.sleep(0.01)
+
+
+def test_a_server_that_dies_while_it_imports_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_server, "LONGEST_IMPORT_S", float("inf"))
+    (tmp_path / "imports_and_dies.py").write_text("import os\nos._exit(3)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    wait_until(lambda: fork_server.is_ready(("imports_and_dies",), {"SERVER_OF_TEST": str(tmp_path)}))
+
+
+def test_a_server_that_something_else_started_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a program of the user's that calls this package has one of multiprocess's own."""
+    monkeypatch.setattr(fork_server, "LONGEST_IMPORT_S", float("inf"))
+    server = fork_server._server({"SERVER_OF_TEST": "of another"})
+    server.ensure_running()
+    assert fork_server.is_ready(("json",), {"SERVER_OF_TEST": "of another"})
+
+
+def test_without_a_folder_for_temporary_files_workers_are_new_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    monkeypatch.delitem(process_module.current_process()._config, "tempdir", raising=False)
+    variables = {"SERVER_OF_TEST": "no folder"}
+    assert fork_server.is_ready(("json",), variables)
+    worker = fork_server.started(os._exit, (7,), ("json",), variables)
+    worker.join()
+    assert worker.exitcode == 7
+
+
 def test_a_server_that_still_imports_keeps_no_other_language_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To fork a worker of it takes as long as its imports, and nothing else is handed out meanwhile."""
-    imported = tmp_path / "imported"
-    wait = f"import os, time\nwhile not os.path.exists({str(imported)!r}):\n    time.sleep(0.01)\n"
-    (tmp_path / "imports_for_long.py").write_text(wait)
+    begun, imported = tmp_path / "begun", tmp_path / "imported"
+    wait = f"while not os.path.exists({str(imported)!r}):\n    time.sleep(0.01)\n"
+    (tmp_path / "imports_for_long.py").write_text(f"import os, time\nopen({str(begun)!r}, 'w').close()\n{wait}")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     pool, tasks = mixed_pool(tmp_path, 2)
-    slow = (("imports_for_long",), {"SERVER_OF_TEST": str(tmp_path)})
+    modules = (compile_worker.__name__, "imports_for_long")  # the first as it is of all servers of compilers
+    slow = (modules, {"SERVER_OF_TEST": str(tmp_path)})
     pool._imports_of = lambda name, finds: slow if name else ((), {})  # type: ignore[method-assign]
     queue = TaskQueue([*tasks("c", 1), *tasks("", 1)])
-    for _ in range(2):
-        pool._hand_out(queue)
+    pool._hand_out(queue)
+    wait_until(begun.exists)
+    pool._hand_out(queue)
     assert at_work(pool) == [""]
     imported.touch()
-    while not fork_server.is_ready(*slow):
-        time.sleep(0.01)
+    wait_until(lambda: fork_server.is_ready(*slow))
     for _ in range(2):
         pool._hand_out(queue)
     assert at_work(pool) == ["", "c"]

@@ -150,11 +150,16 @@ HEURISTIC_CASES = (
     # 18 rows are more than half of 32, and 26 tiles of 256 columns 2 % more than 6544.
     Case("little_beyond_matrix", On((18, 6544, 4096)), {**SWAPPED, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 32},
          {**SWAPPED, "BLOCK_SIZE_N": 64}),
-    # 37 rows are three quarters of 48; 70 take 96 beside an operand in place only, for others have 72.
+    # 37 rows are three quarters of 48, and 50 of 64; two of 32 are as much, and read the other operand twice.
     Case("little_beyond_matrix", On((37, 10744, 960)), {**SWAPPED, "BLOCK_SIZE_N": 48},
          {**SWAPPED, "BLOCK_SIZE_N": 64}),
-    Case("little_beyond_matrix", On((70, 10742, 961)), {**SWAPPED_IN_PLACE, "BLOCK_SIZE_N": 96},
-         {**SWAPPED, **PACKED, "BLOCK_SIZE_N": 96}),
+    Case("little_beyond_matrix", On((50, 8192, 3072)), {**SWAPPED, "BLOCK_SIZE_N": 64},
+         {**SWAPPED, "BLOCK_SIZE_N": 32}),
+    # 70 rows take 72 of gemm_cute, which the other families do not have.
+    Case("little_beyond_matrix", On((70, 10742, 961)), {**SWAPPED, **PACKED, "BLOCK_SIZE_N": 96},
+         {**SWAPPED, "BLOCK_SIZE_N": 96}),
+    Case("little_beyond_matrix", On((10742, 70, 961), keys=TN), {**IN_PLACE, "BLOCK_SIZE_N": 96},
+         {**IN_PLACE, "BLOCK_SIZE_N": 128}),
     Case("one_order_of_operands", On(LARGE), {**SWAPPED, **BESIDE}, SWAPPED),
     Case("one_order_of_operands", On(LARGE, keys=NT), {**SWAPPED, **BESIDE}, {**CUTE, **BESIDE}),
     Case("one_order_of_operands", On(LARGE), {**TURNS, "BLOCK_SIZE_N": 160}, {**TURNS, "BLOCK_SIZE_N": 144}),
