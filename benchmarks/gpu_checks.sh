@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # What has to be seen on GPUs and has not been since the code changed: one call, a short table last.
-#   benchmarks/gpu_checks.sh OUT_DIR [PART ...]     parts: tests module faults twice regret growth fp8 moe gpus wide
-#                                                   (default: all but gpus, which needs two GPUs, growth and fp8, which
-#                                                   need the extra cute, and moe)
+#   benchmarks/gpu_checks.sh OUT_DIR [PART ...]     parts: tests module faults twice regret growth seed fp8 moe gpus wide
+#                                                   (default: all but gpus, which needs two GPUs, growth, seed and fp8,
+#                                                   which need the extra cute, and moe)
 # twice, regret, growth, fp8, gpus: on the sizes of SUITES, size files or seeds (default: public and hard sizes, ten of
-# seed 1). moe: VLLM_KERNEL and SGLANG_KERNEL name the files of servers' kernels.
+# seed 1). seed: on sizes of SEED (default: the commit, so that no kernel was made for them). moe: VLLM_KERNEL and
+# SGLANG_KERNEL name the files of servers' kernels.
 set -uo pipefail
-out=${1:?usage: benchmarks/gpu_checks.sh OUT_DIR [tests|module|faults|twice|regret|growth|fp8|moe|gpus|wide ...]}
+out=${1:?usage: benchmarks/gpu_checks.sh OUT_DIR [tests|module|faults|twice|regret|growth|seed|fp8|moe|gpus|wide ...]}
 shift
 parts=${*:-tests module faults twice regret wide}
 mkdir -p "$out"
@@ -52,6 +53,20 @@ for part in $parts; do
                 GEMM_TUNER_CACHE_DIR="$out/cache_all" tune "all_$caches" --compare --fresh
             done
             grep -H "^in all " "$out"/{triton,all}_{empty,full}.log
+            ;;
+        seed) # the first 12 sizes whose rows start at 16 bytes, and the first 4 others, bf16
+            seed=${SEED:-$((16#$(git rev-parse --short=8 HEAD)))}
+            for kind in aligned unaligned; do
+                "$python" benchmarks/random_sizes.py "$seed" 200 | "$python" -c '
+import re, sys
+wanted, count = sys.argv[1] == "aligned", {"aligned": 12, "unaligned": 4}[sys.argv[1]]
+found = re.findall(r"M: (\d+), N: (\d+), K: (\d+)", sys.stdin.read())
+for m, n, k in [one for one in found if (int(one[1]) % 8 == int(one[2]) % 8 == 0) == wanted][:count]:
+    print(f"- {{M: {m}, N: {n}, K: {k}, dtype: bf16}}")' "$kind" > "$out/seed_sizes_$kind.yaml"
+                sizes="$out/seed_sizes_$kind.yaml" tune "seed_$kind" --compare --fresh
+                echo "seed $seed, $kind:"
+                "$python" benchmarks/kernels_table.py "$out/seed_$kind.yaml" | tee "$out/seed_$kind.md" | tail -n 18
+            done
             ;;
         fp8) # sizes that torch._scaled_mm takes, with a scale a tensor; fast accumulation on both sides
             "$python" -c '
