@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -74,9 +75,27 @@ def prepare(arch: str) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     importlib.import_module("cutlass.cute")
     if importlib.util.find_spec("quack") is not None:
-        importlib.import_module("torch")
-        with contextlib.suppress(ImportError):  # in another version it may lie elsewhere
-            importlib.import_module(GEMMS)
+        with functions_as_they_are(importlib.import_module("torch")), contextlib.suppress(ImportError):
+            importlib.import_module(GEMMS)  # in another version it may lie elsewhere
+
+
+@contextlib.contextmanager
+def functions_as_they_are(torch: ModuleType) -> Iterator[None]:
+    """While the block runs, ``torch.compile`` and ``torch.compiler.disable`` return the function that they are given.
+
+    The library decorates functions for tensors at its import, which no compile worker calls. torch would import its own
+    compilers for that, which takes as long as everything else together.
+    """
+
+    def unchanged(function: Any = None, *_: Any, recompile_limit: int = 0, **__: Any) -> Any:
+        return function if function is not None else lambda given: given
+
+    before = torch.compile, torch.compiler.disable
+    torch.compile, torch.compiler.disable = unchanged, unchanged  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.compile, torch.compiler.disable = before  # type: ignore[attr-defined]
 
 
 def build(source: Source, folder: str, cuobjdump: str) -> tuple[bytes, Needs]:

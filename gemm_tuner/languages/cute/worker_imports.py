@@ -1,7 +1,7 @@
 """Imports what a compile worker needs of CuTe DSL; for the process that workers are forked from, and for no other.
 
-The DSL, torch and the library of kernels take 4 s of a core to import, and a first kernel of the library half a second
-more than others. What goes wrong here goes wrong again in the worker, which reports it.
+The DSL, torch and the library of kernels take 2 s of a core to import, and a first kernel of the library a second more
+than others. What goes wrong here goes wrong again in the worker, which reports it.
 """
 
 from __future__ import annotations

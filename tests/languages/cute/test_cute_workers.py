@@ -77,6 +77,23 @@ print(kernel.__code__ is not getattr(kernel, "_original_code", kernel.__code__))
 """
 
 
+COMPILERS_OF_TORCH = """
+import sys
+from gemm_tuner.languages.cute import worker_imports
+import torch
+print("torch._dynamo" in sys.modules, torch.compile.__module__, torch.compiler.disable.__module__)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("quack") is None, reason="CuTe DSL is not installed")
+def test_the_library_is_imported_without_the_compilers_of_torch() -> None:
+    """They take as long as everything else that is imported, and no worker calls what they would compile."""
+    environ = {**os.environ, ARCH_VARIABLE: "sm_90", PLACE_VARIABLE: compiler.place(), "PYTHONPATH": PATH}
+    command = [sys.executable, "-c", COMPILERS_OF_TORCH]
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
+    assert done.stdout.split() == ["False", "torch", "torch.compiler"], done.stderr
+
+
 @pytest.mark.skipif(importlib.util.find_spec("quack") is None, reason="CuTe DSL is not installed")
 @pytest.mark.parametrize("arch", ["sm90", "sm100"])
 def test_functions_of_the_library_are_rewritten_before_workers_are_forked(arch: str) -> None:
