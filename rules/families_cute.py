@@ -10,12 +10,13 @@ import numpy as np
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.gemm.descriptors import slice_step, whole_rows
 from gemm_tuner.gemm.families import gemm_cute
-from gemm_tuner.gemm.families.family import names_of, rows_of
+from gemm_tuner.gemm.families.family import names_of
 from gemm_tuner.gemm.model import usable_sms
 from gemm_tuner.space.rule import HEURISTIC, rule
 
 CUTE = names_of(lambda family: family.language == "cute")
 IN_PLACE = names_of(lambda family: family.in_place)
+PACKING = names_of(lambda family: family.packs)
 OTHERS = tuple(name for name in CUTE if name not in IN_PLACE)
 # Of the other operand: with more, packing is predicted to take less time than the slower multiplication.
 MOST_ROWS_IN_PLACE = 2048
@@ -23,9 +24,12 @@ MOST_ROWS_IN_PLACE = 2048
 FEW_ROWS = 64
 
 
-def is_in_place(c):
-    """Whether the first operand of the kernel stays where it is."""
-    return rows_of(c.family, lambda family: family.in_place)
+def sides_of_tile(c, d, swapped=None, columns=None):
+    """(rows, columns) of C in a thread block's tile. swapped, columns: in place of SWAP_AB and BLOCK_SIZE_N."""
+    swapped = c.SWAP_AB == 1 if swapped is None else swapped
+    of_tile = c.BLOCK_SIZE_N if columns is None else columns
+    side_m = c.BLOCK_SIZE_M // gemm_cute.sms_of_tile(c, d)
+    return np.where(swapped, of_tile, side_m), np.where(swapped, side_m, of_tile)
 
 
 def blocks_of_cute(c, p, d, swapped=None, columns=None):
@@ -33,11 +37,8 @@ def blocks_of_cute(c, p, d, swapped=None, columns=None):
 
     swapped, columns: of the tiles, in place of SWAP_AB and BLOCK_SIZE_N.
     """
+    rows, columns = sides_of_tile(c, d, swapped, columns)
     swapped = c.SWAP_AB == 1 if swapped is None else swapped
-    of_tile = c.BLOCK_SIZE_N if columns is None else columns
-    side_m = c.BLOCK_SIZE_M // gemm_cute.sms_of_tile(c, d)
-    rows = np.where(swapped, of_tile, side_m)
-    columns = np.where(swapped, side_m, of_tile)
     along_m = np.where(swapped, c.CLUSTER_N, c.CLUSTER_M)
     along_n = np.where(swapped, c.CLUSTER_M, c.CLUSTER_N)
     blocks = np.ceil(p.m / (rows * along_m)) * along_m * np.ceil(p.n / (columns * along_n)) * along_n
@@ -62,10 +63,8 @@ def little_beyond_matrix(c, p, d):
     side = min(p.m, p.n)
     step = 16 if side <= FEW_ROWS else 32
     all_rows = 1.05 * math.ceil(side / step) * step / side  # a twentieth for the other side of the last tile
-    of_rows = np.where(c.SWAP_AB == 1, c.BLOCK_SIZE_N, c.BLOCK_SIZE_M)
-    of_columns = np.where(c.SWAP_AB == 1, c.BLOCK_SIZE_M, c.BLOCK_SIZE_N)
-    takes_all = (of_rows if p.m <= p.n else of_columns) >= side
-    takes_all &= (side <= FEW_ROWS) | rows_of(c.family, lambda family: family.packs)
+    takes_all = sides_of_tile(c, d)[0 if p.m <= p.n else 1] >= side
+    takes_all &= (side <= FEW_ROWS) | c.family.isin(PACKING)
     most = np.maximum(most_work(c, p), np.where(takes_all, all_rows, 0.0))
     return blocks_of_cute(c, p, d)[1] <= most
 
@@ -152,7 +151,7 @@ def full_waves(c, p, d):
     least = 0.3 if min(p.m, p.n) <= 32 else 0.4
     few = (waves <= 1) & ((waves >= least) | (c.SPLIT_K == c.largest["SPLIT_K"]) | (p.k < 1024 * c.SPLIT_K))
     efficiency = np.where(c.SPLIT_K > 1, efficiency - 0.05, efficiency)
-    few &= (c.SPLIT_K == 1) | (waves >= np.where(is_in_place(c), 0.6, 0.75))
+    few &= (c.SPLIT_K == 1) | (waves >= np.where(c.family.isin(IN_PLACE), 0.6, 0.75))
     small = (waves > 16) & (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 128 * 160) & (p.scaling != "block")
     return (few | (efficiency >= 0.7)) & ~small
 
@@ -167,7 +166,7 @@ def slices_for_idle_sms(c, p, d):
     """
     tiles, _ = blocks_of_cute(c, p, d)
     equal = (p.k % (slice_step(p) * c.SPLIT_K) == 0) & (c.PACK_BLOCK == 0)
-    least_k = np.where(is_in_place(c), 256, 384)
+    least_k = np.where(c.family.isin(IN_PLACE), 256, 384)
     few = (2 * tiles <= d.num_sms) & (tiles * c.SPLIT_K <= 2 * d.num_sms) & (p.k >= least_k * c.SPLIT_K)
     return (c.SPLIT_K == 1) | (few & (equal | (c.PINGPONG == 0)))
 

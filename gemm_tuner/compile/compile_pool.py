@@ -23,7 +23,7 @@ from gemm_tuner.compile import fork_server
 from gemm_tuner.compile.compile_worker import serve
 from gemm_tuner.compile.pool_worker import START_LIMIT_S, Worker
 from gemm_tuner.compile.task_queue import TaskKey, TaskQueue, key_of
-from gemm_tuner.compile.worker_servers import server_modules, without_main_script
+from gemm_tuner.compile.worker_servers import imports_of, without_main_script
 from gemm_tuner.core.errors import FREE_SPACE, EnvironmentFault
 from gemm_tuner.core.language import CompileTask, Language
 from gemm_tuner.core.records import CompileResult, Status, Target
@@ -133,10 +133,8 @@ class CompilePool:
         return Worker(process, ours, name, finds, deadline=time.monotonic() + START_LIMIT_S)
 
     def _imports_of(self, name: str, finds: bool) -> tuple[tuple[str, ...], Mapping[str, str]]:
-        """(modules, variables) of the server that workers of a language are forked from."""
-        language = self.language if finds else self._languages[name]
-        module, variables = language.worker_imports(self.target)
-        return server_modules(module, self.kind), variables
+        """``imports_of`` these workers."""
+        return imports_of(self.language if finds else self._languages[name], self.kind, self.target)
 
     def run(self, tasks: Iterable[CompileTask] | TaskQueue) -> Iterator[Answer]:
         """Yields (task, result) in the order of completion, until the queue ends.

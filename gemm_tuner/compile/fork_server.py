@@ -71,8 +71,7 @@ def started(
     """
     if modules:
         server = _server(variables)
-        with _environment(_with_file(server, variables)), contextlib.suppress(OSError, EOFError), _forking(server):
-            server.set_forkserver_preload([*SERVER_MODULES, *modules, READY_MODULE])
+        with _starting(server, modules, variables), contextlib.suppress(OSError, EOFError), _forking(server):
             process = multiprocess.get_context("forkserver").Process(target=target, args=arguments, daemon=True)
             process.start()
             _unused.pop(server, None)
@@ -86,8 +85,7 @@ def started(
 def begin(modules: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -> None:
     """Starts a server, which imports the modules while the caller goes on."""
     server = _server(variables)
-    server.set_forkserver_preload([*SERVER_MODULES, *modules, READY_MODULE])
-    with _environment(_with_file(server, variables)), contextlib.suppress(OSError):
+    with _starting(server, modules, variables), contextlib.suppress(OSError):
         if server._forkserver_pid is None:
             _unused[server] = os.getpid()
         server.ensure_running()
@@ -118,14 +116,18 @@ def _has_ended(pid: int) -> bool:
         return True
 
 
-def _with_file(server: forkserver.ForkServer, variables: Mapping[str, str]) -> Mapping[str, str]:
-    """The variables, with the file that a server which is started with them makes when it has imported everything."""
+@contextlib.contextmanager
+def _starting(server: forkserver.ForkServer, modules: Sequence[str], variables: Mapping[str, str]) -> Iterator[None]:
+    """The server, if it is started meanwhile, imports these modules with these variables, and then makes a file."""
     with _files:
         if server not in _imports and server._forkserver_pid is None:
             with contextlib.suppress(OSError):  # no folder for temporary files
                 done = Path(util.get_temp_dir(), f"imported-{os.getpid()}-{len(_imports)}")
                 _imports[server] = Import(time.monotonic(), done)
-        return {**variables, READY_VARIABLE: str(_imports[server].done)} if server in _imports else variables
+        told = {READY_VARIABLE: str(_imports[server].done)} if server in _imports else {}
+    with _environment({**variables, **told}):
+        server.set_forkserver_preload([*SERVER_MODULES, *modules, READY_MODULE])
+        yield
 
 
 @atexit.register

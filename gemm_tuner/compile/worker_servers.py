@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gemm_tuner.compile import fork_server
 from gemm_tuner.compile.compile_worker import serve
@@ -35,12 +35,18 @@ def server_modules(worker_module: str, kind: str) -> tuple[str, ...]:
     return (worker_module, serve.__module__, *workload)
 
 
+def imports_of(language: Language, kind: str, target: Target | None) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """(modules, variables) of the server that workers of a language are forked from; no modules: of none."""
+    module, variables = language.worker_imports(target)
+    return server_modules(module, kind), variables
+
+
 def begin(language: Language, kind: str, target: Target | None = None) -> None:
     """Lets what workers are forked from import compilers, before there is anything to compile.
 
     target: None while it is unknown; compilers whose import depends on it are then left for a second call."""
     for one in (language.main, *language.others) if isinstance(language, Together) else (language,):
-        module, variables = one.worker_imports(target)
-        if modules := server_modules(module, kind):
+        modules, variables = imports_of(one, kind, target)
+        if modules:
             with without_main_script():
                 fork_server.begin(modules, variables)

@@ -84,7 +84,8 @@ def functions_as_they_are(torch: ModuleType) -> Iterator[None]:
     """While the block runs, ``torch.compile`` and ``torch.compiler.disable`` return the function that they are given.
 
     The library decorates functions for tensors at its import, which no compile worker calls. torch would import its own
-    compilers for that, which takes as long as everything else together.
+    compilers for that, which takes as long as everything else together. The library also looks whether torch.compile
+    has a recompile_limit.
     """
 
     def unchanged(function: Any = None, *_: Any, recompile_limit: int = 0, **__: Any) -> Any:
