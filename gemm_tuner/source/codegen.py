@@ -73,6 +73,7 @@ def render(
             head=f"head_{language}.j2",
             launch_options=language_of(language).launch_options(target),
             has_tma=target.facts.tma,
+            warp_size=target.warp_size,
             arch=target.arch,
         )
     except jinja2.TemplateError as error:

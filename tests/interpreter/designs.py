@@ -78,7 +78,7 @@ def persistent(by_descriptor: bool) -> tuple[KernelConfig, ...]:
         config(name, 32, 64, 64, PROGRAMS_PER_SM=1),
     )
     slices = (
-        config(name, 16, 32, 16, split_k=3),
+        config(name, 16, 32, 16, split_k=8),
         config(name, 32, 32, 32, split_k=2, group=2, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2),
     )
     if not by_descriptor:
@@ -148,7 +148,7 @@ TILE = (
     config("gemm_tile", 32, 16, 32, group=2),
     config("gemm_tile", 16, 32, 16, group=8, NUM_XCDS=8),
     config("gemm_tile", 16, 16, 16, group=2, split_k=2, STREAM_B=1),
-    config("gemm_tile", 32, 64, 32, split_k=4, NUM_XCDS=8),
+    config("gemm_tile", 32, 64, 32, split_k=8, NUM_XCDS=8),
     config("gemm_tile", 32, 256, 128),
 )
 VECTOR = (
