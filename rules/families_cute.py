@@ -20,6 +20,8 @@ PACKING = names_of(lambda family: family.packs)
 OTHERS = tuple(name for name in CUTE if name not in IN_PLACE)
 # Of the other operand: with more, packing is predicted to take less time than the slower multiplication.
 MOST_ROWS_IN_PLACE = 2048
+# How many times the work of C a tile of no few rows may do.
+WITHOUT_SLICES, WITH_SLICES = 1.25, 1.36
 # Beyond them gemm_cute has tiles of all multiples of 8 columns.
 FEW_ROWS = 64
 
@@ -48,8 +50,13 @@ def blocks_of_cute(c, p, d, swapped=None, columns=None):
 def most_work(c, p):
     """How many times the work of C a tile may do."""
     side = min(p.m, p.n)
-    most = np.where(c.SPLIT_K > 1, 1.36, 1.25)
+    most = np.where(c.SPLIT_K > 1, WITH_SLICES, WITHOUT_SLICES)
     return np.maximum(most, (32.5 if side < 32 else 16.5 if side < 64 else 64.5) / side)
+
+
+def least_k_of_slice(c):
+    """Of one of several slices; an operand in place takes more time to read."""
+    return np.where(c.family.isin(IN_PLACE), 256, 384)
 
 
 @rule(HEURISTIC, families=CUTE)
@@ -58,11 +65,12 @@ def little_beyond_matrix(c, p, d):
 
     A tile may take all of few rows, in 16s, as one that reads the other operand once: 37x10742x961 takes 12.0 us in
     128 x 48, and 18.2 in gemm_packed, where these families have none (H200). So may one over 64 rows, in 32s, of the
-    families for unaligned rows, whose space has few widths.
+    families for unaligned rows, whose space has few widths. Beyond the other side it may compute as much as others:
+    23x367x1923 takes 5.5 us in 64 x 32, and 10.3 in gemm_tile.
     """
     side = min(p.m, p.n)
     step = 16 if side <= FEW_ROWS else 32
-    all_rows = 1.05 * math.ceil(side / step) * step / side  # a twentieth for the other side of the last tile
+    all_rows = np.where(c.SPLIT_K > 1, WITH_SLICES, WITHOUT_SLICES) * math.ceil(side / step) * step / side
     takes_all = sides_of_tile(c, d)[0 if p.m <= p.n else 1] >= side
     takes_all &= (side <= FEW_ROWS) | c.family.isin(PACKING)
     most = np.maximum(most_work(c, p), np.where(takes_all, all_rows, 0.0))
@@ -142,8 +150,9 @@ def loop_over_tiles_needs_several(c, p, d):
 def full_waves(c, p, d):
     """A last wave that is half empty costs more than smaller tiles; over 16 waves, tiles of 128 x 160 and less do.
 
-    Slices are to fill the SMs: three quarters of them at least, beside an operand in place three fifths (64x1801x917 in
-    three slices of 64 x 64: 7.0 us, 7.6 without; H200). Scales of blocks leave no registers for wider tiles.
+    Slices are to fill the SMs: three quarters of them at least, of few rows seven tenths, beside an operand in place
+    three fifths (64x1801x917 in three slices of 64 x 64: 7.0 us, 7.6 without; H200), unless twice as many would be too
+    short. Scales of blocks leave no registers for wider tiles.
     """
     programs = blocks_of_cute(c, p, d)[0] * c.SPLIT_K * p.batch
     waves = programs / d.num_sms
@@ -151,7 +160,9 @@ def full_waves(c, p, d):
     least = 0.3 if min(p.m, p.n) <= 32 else 0.4
     few = (waves <= 1) & ((waves >= least) | (c.SPLIT_K == c.largest["SPLIT_K"]) | (p.k < 1024 * c.SPLIT_K))
     efficiency = np.where(c.SPLIT_K > 1, efficiency - 0.05, efficiency)
-    few &= (c.SPLIT_K == 1) | (waves >= np.where(c.family.isin(IN_PLACE), 0.6, 0.75))
+    shortest = p.k < 2 * least_k_of_slice(c) * c.SPLIT_K
+    least_sliced = np.where(c.family.isin(IN_PLACE), 0.6, 0.7 if min(p.m, p.n) <= FEW_ROWS else 0.75)
+    few &= (c.SPLIT_K == 1) | (waves >= least_sliced) | shortest
     small = (waves > 16) & (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 128 * 160) & (p.scaling != "block")
     return (few | (efficiency >= 0.7)) & ~small
 
@@ -166,8 +177,7 @@ def slices_for_idle_sms(c, p, d):
     """
     tiles, _ = blocks_of_cute(c, p, d)
     equal = (p.k % (slice_step(p) * c.SPLIT_K) == 0) & (c.PACK_BLOCK == 0)
-    least_k = np.where(c.family.isin(IN_PLACE), 256, 384)
-    few = (2 * tiles <= d.num_sms) & (tiles * c.SPLIT_K <= 2 * d.num_sms) & (p.k >= least_k * c.SPLIT_K)
+    few = (2 * tiles <= d.num_sms) & (tiles * c.SPLIT_K <= 2 * d.num_sms) & (p.k >= least_k_of_slice(c) * c.SPLIT_K)
     return (c.SPLIT_K == 1) | (few & (equal | (c.PINGPONG == 0)))
 
 
