@@ -79,7 +79,7 @@ def persistent(by_descriptor: bool) -> tuple[KernelConfig, ...]:
     )
     slices = (
         config(name, 16, 32, 16, split_k=8),
-        config(name, 32, 32, 32, split_k=2, group=2, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2),
+        config(name, 32, 32, 32, split_k=3, group=2, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2),
     )
     if not by_descriptor:
         chiplets = config(name, 16, 16, 32, group=2, PROGRAMS_PER_SM=3, NUM_XCDS=8, STREAM_B=1)

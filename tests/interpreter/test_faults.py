@@ -90,7 +90,7 @@ FAULTS = {
     "vectors: rows confused": (VECTOR, 4, FLAT, "gemv.py.j2",
         "min(%d, rows - 1) * next_row", "min(%d, rows - 2) * next_row"),
     "vectors: last slice not added": (VECTOR, 7, FLAT, "gemv.py.j2",
-        "for _ in range(SPLIT_K)", "for _ in range(SPLIT_K - 1)"),
+        "for _ in tl.static_range(SPLIT_K)", "for _ in tl.static_range(SPLIT_K - 1)"),
     "vectors: bias along the wrong side": (VECTOR, 4, FLAT, "gemv.py.j2",
         "offs_n, row, columns, rows)", "row, offs_n, columns, rows)"),
     "vectors: end of K masked away": (VECTOR, 6, FLAT, "gemv.py.j2",
