@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Target
 from gemm_tuner.gemm.families.family import family_of
@@ -17,9 +19,26 @@ def loads_by_descriptor(family: str, target: Target) -> bool:
 
 def whole_rows(problem: GemmProblem) -> tuple[bool, bool, bool]:
     """For A, B and C: whether its rows, as stored in memory, are a multiple of CHUNK_BYTES."""
-    a = problem.k if problem.layout_a == "row" else problem.m, problem.dtype_a
-    b = problem.n if problem.layout_b == "row" else problem.k, problem.dtype_b
-    return _is_whole(*a), _is_whole(*b), _is_whole(problem.n, problem.dtype_c)
+    a, b = map(_is_whole, rows_of_operands(problem), (problem.dtype_a, problem.dtype_b))
+    return a, b, _is_whole(problem.n, problem.dtype_c)
+
+
+def rows_of_operands(problem: GemmProblem) -> tuple[int, int]:
+    """Elements of a row of A and of B, as stored in memory."""
+    return (
+        problem.k if problem.layout_a == "row" else problem.m,
+        problem.n if problem.layout_b == "row" else problem.k,
+    )
+
+
+def elements_a_load(problem: GemmProblem) -> tuple[int, int]:
+    """Neighbours in a row of A and of B that one load through a pointer takes: the largest power of two that divides
+    the row, of CHUNK_BYTES at most."""
+    a, b = (
+        math.gcd(row, CHUNK_BYTES // DTYPES[dtype].size_bytes)
+        for row, dtype in zip(rows_of_operands(problem), (problem.dtype_a, problem.dtype_b), strict=True)
+    )
+    return a, b
 
 
 def _is_whole(extent: int, dtype: str) -> bool:

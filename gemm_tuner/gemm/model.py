@@ -1,7 +1,8 @@
 """An analytical model of kernel time, to rank configurations before any is timed and to estimate the duration of a
 run. A prediction is never reported as a measurement.
 
-    t = norm(waves * (blocks_of_k * norm(compute, l2, latency) + tile_end), memory, roofline) + start + pack + split_k
+    t = norm(waves * (blocks_of_k * block + tile_end), memory, roofline) * reading + start + pack + split_k
+    block = norm(compute, l2, latency, pointers)
 
     norm(a, b, ...) = (a^p + b^p + ...)^(1 / p), a smooth maximum
 
@@ -13,10 +14,12 @@ run. A prediction is never reported as a measurement.
   instructions, at the fp32 rate.
 * l2: bytes of one block of A and B over one SM's share of the L2 bandwidth.
 * latency: one memory latency divided by the number of stages that hide it.
+* pointers: where rows start at no multiple of 16 bytes, the loads of single elements, or of few, that an SM issues.
 * tile_end: the time to store a tile of C that does not overlap with the next tile.
 * clusters: run on whole groups of SMs and share loads, so a cluster counts as a wider tile.
 * memory: bytes over bandwidth; few tiles reach only a part of the bandwidth.
 * roofline: the larger of operations over rate and bytes over bandwidth, at the shares that kernels reach.
+* reading: what it takes to read an operand in place, whose rows start anywhere.
 * pack: the preceding kernel that copies operands with unaligned rows.
 * start, split_k: start and drain of the kernel; the second kernel or the wait for the last slice, and partial sums.
 
@@ -34,7 +37,7 @@ import numpy.typing as npt
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Device
-from gemm_tuner.gemm.descriptors import whole_rows
+from gemm_tuner.gemm.descriptors import elements_a_load, whole_rows
 from gemm_tuner.gemm.families import gemm_cute
 from gemm_tuner.gemm.families.family import rates_of, rows_of
 from gemm_tuner.gemm.problem import GemmProblem, Layout
@@ -65,6 +68,14 @@ SECOND_KERNEL_US = 1.3
 LAST_SLICE_US = 2.0
 # Not fitted: the factor for storing a tile element by element, when rows of C are not aligned for descriptors.
 BY_ELEMENTS = 3.0
+# Fitted to gemm_tile in benchmarks/landscapes_unaligned (docs/model.md): loads of a thread that an SM issues in a
+# microsecond; memory latencies that one block of K takes where a load has less than ASYNCHRONOUS_BYTES, so that none is
+# asynchronous (CUDA's cp.async copies 4, 8 or 16), and where it has more.
+LOADS_PER_US = 8800.0
+ASYNCHRONOUS_BYTES = 4
+LATENCIES_OF_ELEMENTS, LATENCIES_OF_WORDS = 1.21, 0.49
+# Fitted to gemm_cute_in_place there.
+IN_PLACE = 1.5
 # Fitted: the exponent of norm, and how bandwidth grows with the share of SMs that have a tile.
 SHARPNESS = 3.5
 FEW_TILES = 0.16
@@ -140,7 +151,22 @@ def block_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> Floa
     loaded_m, loaded_n = c.BLOCK_SIZE_M / c.CLUSTER_N, c.BLOCK_SIZE_N / c.CLUSTER_M
     block_bytes = c.BLOCK_SIZE_K * (loaded_m * size_a + loaded_n * size_b)
     l2_us = block_bytes * sharing / (rates_of(c.family, "l2_reuse") * device.l2_gbps * 1e3 / device.num_sms)
-    return norm(compute_us, l2_us, MEMORY_LATENCY_US / np.maximum(1, c.num_stages - 1))
+    latency_us = MEMORY_LATENCY_US / np.maximum(1, c.num_stages - 1)
+    return norm(compute_us, l2_us, latency_us, pointers_us(c, problem, sharing))
+
+
+def pointers_us(c: Any, problem: GemmProblem, sharing: Any) -> Floats:
+    """Time in which an SM loads one block of K through pointers, microseconds; 0 where all rows of A and B start at
+    multiples of 16 bytes, and of families that copy those that do not."""
+    if all(whole_rows(problem)[:2]):
+        return np.zeros(1)
+    of_a, of_b = elements_a_load(problem)
+    size_a, size_b = DTYPES[problem.dtype_a].size_bytes, DTYPES[problem.dtype_b].size_bytes
+    loads = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M / of_a + c.BLOCK_SIZE_N / of_b) * sharing
+    by_elements = min(of_a * size_a, of_b * size_b) < ASYNCHRONOUS_BYTES
+    latency_us = MEMORY_LATENCY_US * (LATENCIES_OF_ELEMENTS if by_elements else LATENCIES_OF_WORDS)
+    us: Floats = np.where(rows_of(c.family, lambda family: family.packs), 0.0, norm(loads / LOADS_PER_US, latency_us))
+    return us
 
 
 def tile_end_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> Floats:
@@ -219,7 +245,8 @@ def predict_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     compute_us = problem.flops / (device.tflops(problem.rate_key) * rates_of(c.family, "reached") * 1e6)
     floor_us = np.maximum(compute_us, problem.bytes_moved / bandwidth)
     beside_us = pack_us(c, problem, device) + split_k_us(c, problem, device)
-    total_us: Floats = norm(waves * of_a_tile, memory_us, floor_us) + START_US + beside_us
+    reading = np.where(rows_of(c.family, lambda family: family.in_place), IN_PLACE, 1.0)
+    total_us: Floats = norm(waves * of_a_tile, memory_us, floor_us) * reading + START_US + beside_us
     return total_us
 
 

@@ -69,6 +69,15 @@ def test_the_guided_search_keeps_its_bounds_on_the_h200_landscapes(
         assert figures["rounds"] <= 3
 
 
+def test_the_model_ranks_kernels_for_unaligned_rows_as_h200s_do() -> None:
+    """Of kernels that load such rows through pointers, pack them, or read them in place."""
+    ranks = []
+    for one in replay.load(replay.LANDSCAPES.with_name("landscapes_unaligned"), H200):
+        predicted = one.candidates["predicted_us"]
+        ranks.append(predicted.rank().corr(one.time_us.rank()))
+    assert len(ranks) == 60 and np.mean(ranks) > 0.65
+
+
 def test_the_command_prints_a_document_and_a_table_that_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

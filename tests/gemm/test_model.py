@@ -10,7 +10,8 @@ import pytest
 from rule_cases import thin_space
 from samples import ARCHS, columns, config, device, problem
 
-from gemm_tuner.gemm import model
+from gemm_tuner.gemm import descriptors, model
+from gemm_tuner.gemm.problem import Layout
 from gemm_tuner.gemm.specialization import packed_bytes
 from gemm_tuner.space import prune
 
@@ -100,6 +101,23 @@ def test_an_operand_in_place_is_not_packed() -> None:
     times = model.pack_us(columns(a_stays, b_stays), few, device("sm_90"))
     assert times[0] > 2 * times[1] > 0
     assert model.pack_us(columns(b_stays), problem(16, 8191, 1024), device("sm_90")) == 0
+
+
+def test_loads_through_pointers_take_longer_the_fewer_neighbours_they_take() -> None:
+    assert descriptors.elements_a_load(problem(64, 1002, 4092)) == (4, 2)
+    assert descriptors.elements_a_load(problem(64, 1001, 4096, "fp32")) == (4, 1)
+    assert descriptors.elements_a_load(replace(problem(33, 48, 64, "fp8_e4m3"), layout_b=Layout.COL)) == (16, 16)
+    one = columns(config(family="gemm_tile"))
+    sizes = [problem(256, 4096, k) for k in (8192, 8188, 8186, 8191)]
+    times = [float(model.predict_us(one, size, device("sm_90"))[0]) for size in sizes]
+    assert times == sorted(times) and times[-1] > 1.5 * times[0]
+    # What packs such rows loads them through TMA.
+    packed = columns(config(family="gemm_cute_packed", num_warps=0, num_stages=0, PACK_BLOCK=2048))
+    whole, odd = (
+        model.predict_us(packed, size, device("sm_90")) - model.pack_us(packed, size, device("sm_90"))
+        for size in (sizes[0], sizes[-1])
+    )
+    assert odd == pytest.approx(whole, rel=0.01)
 
 
 def test_blocks_that_an_sm_holds() -> None:
