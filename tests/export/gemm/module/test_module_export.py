@@ -70,8 +70,7 @@ def test_the_table_holds_every_tuned_size_with_its_configuration_and_time(h200: 
         assert name == config.name and time_us == its_us
         assert {key: values[key] for key in config.to_dict()} == config.to_dict()
         assert h200.choose(p.signature, p.m, p.n, p.k) == h200.choose(p.signature, p.m, p.n, p.k, "bias") == name
-    used = [found.header_of(row) for row in found.rows]
-    headers = [header for header in (*found.earlier_headers, found.header) if header in used]
+    headers = sorted((found.header_of(row) for row in found.rows), key=lambda header: header["date"])
     values = {key: dict.fromkeys(header[key] for header in headers) for key in found.header}
     assert {key: next(iter(of)) if len(of) == 1 else ", ".join(of) for key, of in values.items()} == h200.HEADER
 
