@@ -20,7 +20,7 @@ PACKING = names_of(lambda family: family.packs)
 OTHERS = tuple(name for name in CUTE if name not in IN_PLACE)
 # Of the other operand: with more, packing is predicted to take less time than the slower multiplication.
 MOST_ROWS_IN_PLACE = 2048
-# How many times the work of C a tile of no few rows may do.
+# How many times the work of C the tiles of a launch may do; more is for few rows.
 WITHOUT_SLICES, WITH_SLICES = 1.25, 1.36
 # Beyond them gemm_cute has tiles of all multiples of 8 columns.
 FEW_ROWS = 64
@@ -55,7 +55,8 @@ def most_work(c, p):
 
 
 def least_k_of_slice(c):
-    """Of one of several slices; an operand in place takes more time to read."""
+    """The fewest elements along K that slices may have; an operand in place takes longer to read, so that shorter ones
+    pay."""
     return np.where(c.family.isin(IN_PLACE), 256, 384)
 
 
