@@ -18,7 +18,8 @@ CUTE = names_of(lambda family: family.language == "cute")
 IN_PLACE = names_of(lambda family: family.in_place)
 PACKING = names_of(lambda family: family.packs)
 OTHERS = tuple(name for name in CUTE if name not in IN_PLACE)
-# Of the other operand: with more, packing is predicted to take less time than the slower multiplication.
+# Of the other operand: with more, packing is taken to need less time than the slower multiplication. No more than 512 were
+# timed beside a large operand; the model has packing ahead from about 600 on.
 MOST_ROWS_IN_PLACE = 2048
 # How many times the work of C the tiles of a launch may do; more is for few rows.
 WITHOUT_SLICES, WITH_SLICES = 1.25, 1.36
@@ -82,8 +83,8 @@ def little_beyond_matrix(c, p, d):
 def largest_odd_operand_in_place(c, p, d):
     """What stays in place has rows that TMA does not take, and is the larger one of two such operands.
 
-    The multiplication takes 1.14 times as long (512x50257x768, H200); up to 2048 rows of the other operand that is
-    predicted to be less than packing takes.
+    The multiplication takes 1.14 times as long (512x50257x768, H200), which is less than packing takes, if the other
+    operand has few rows.
     """
     whole_a, whole_b, _ = whole_rows(p)
     takes_b = not whole_b and (whole_a or p.n >= p.m)

@@ -1,7 +1,7 @@
 """An analytical model of kernel time, to rank configurations before any is timed and to estimate the duration of a
 run. A prediction is never reported as a measurement.
 
-    t = norm(waves * (blocks_of_k * block + tile_end), memory, roofline) * reading + start + pack + split_k
+    t = norm(waves * (blocks_of_k * block + tile_end), memory, roofline) + start + pack + split_k
     block = norm(compute, l2, latency, pointers)
 
     norm(a, b, ...) = (a^p + b^p + ...)^(1 / p), a smooth maximum
@@ -13,13 +13,13 @@ run. A prediction is never reported as a measurement.
   (``tile_efficiency``); as in Triton's former ops/matmul_perf_model.py. Some families compute with ordinary
   instructions, at the fp32 rate.
 * l2: bytes of one block of A and B over one SM's share of the L2 bandwidth.
-* latency: one memory latency divided by the number of stages that hide it.
+* latency: one memory latency divided by the number of stages that hide it. An operand that is read in place, whose rows
+  start anywhere, has factors of compute, l2 and latency.
 * pointers: where rows start at no multiple of 16 bytes, the loads of single elements, or of few, that an SM issues.
 * tile_end: the time to store a tile of C that does not overlap with the next tile.
 * clusters: run on whole groups of SMs and share loads, so a cluster counts as a wider tile.
 * memory: bytes over bandwidth; few tiles reach only a part of the bandwidth.
 * roofline: the larger of operations over rate and bytes over bandwidth, at the shares that kernels reach.
-* reading: what it takes to read an operand in place, whose rows start anywhere.
 * pack: the preceding kernel that copies operands with unaligned rows.
 * start, split_k: start and drain of the kernel; the second kernel or the wait for the last slice, and partial sums.
 
@@ -70,12 +70,13 @@ LAST_SLICE_US = 2.0
 BY_ELEMENTS = 3.0
 # Fitted to gemm_tile in benchmarks/landscapes_unaligned (docs/model.md): loads of a thread that an SM issues in a
 # microsecond; memory latencies that one block of K takes where a load has less than ASYNCHRONOUS_BYTES, so that none is
-# asynchronous (CUDA's cp.async copies 4, 8 or 16), and where it has more.
+# asynchronous (CUDA's cp.async copies 4, 8 or 16), and where it has as many.
 LOADS_PER_US = 8800.0
 ASYNCHRONOUS_BYTES = 4
 LATENCIES_OF_ELEMENTS, LATENCIES_OF_WORDS = 1.21, 0.49
-# Fitted to gemm_cute_in_place there.
-IN_PLACE = 1.5
+# Fitted to gemm_cute_in_place there: factors of three terms where an operand is read in place and multiplied from
+# registers.
+IN_PLACE_COMPUTE, IN_PLACE_L2, IN_PLACE_LATENCY = 1.33, 2.4, 1.58
 # Fitted: the exponent of norm, and how bandwidth grows with the share of SMs that have a tile.
 SHARPNESS = 3.5
 FEW_TILES = 0.16
@@ -152,7 +153,11 @@ def block_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> Floa
     block_bytes = c.BLOCK_SIZE_K * (loaded_m * size_a + loaded_n * size_b)
     l2_us = block_bytes * sharing / (rates_of(c.family, "l2_reuse") * device.l2_gbps * 1e3 / device.num_sms)
     latency_us = MEMORY_LATENCY_US / np.maximum(1, c.num_stages - 1)
-    return norm(compute_us, l2_us, latency_us, pointers_us(c, problem, sharing))
+    in_place = rows_of(c.family, lambda family: family.in_place)
+    others = norm(compute_us, l2_us, latency_us, pointers_us(c, problem, sharing))
+    read = norm(IN_PLACE_COMPUTE * compute_us, IN_PLACE_L2 * l2_us, IN_PLACE_LATENCY * latency_us)
+    us: Floats = np.where(in_place, read, others)
+    return us
 
 
 def pointers_us(c: Any, problem: GemmProblem, sharing: Any) -> Floats:
@@ -245,8 +250,7 @@ def predict_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     compute_us = problem.flops / (device.tflops(problem.rate_key) * rates_of(c.family, "reached") * 1e6)
     floor_us = np.maximum(compute_us, problem.bytes_moved / bandwidth)
     beside_us = pack_us(c, problem, device) + split_k_us(c, problem, device)
-    reading = np.where(rows_of(c.family, lambda family: family.in_place), IN_PLACE, 1.0)
-    total_us: Floats = norm(waves * of_a_tile, memory_us, floor_us) * reading + START_US + beside_us
+    total_us: Floats = norm(waves * of_a_tile, memory_us, floor_us) + START_US + beside_us
     return total_us
 
 
