@@ -18,8 +18,8 @@ CUTE = names_of(lambda family: family.language == "cute")
 IN_PLACE = names_of(lambda family: family.in_place)
 PACKING = names_of(lambda family: family.packs)
 OTHERS = tuple(name for name in CUTE if name not in IN_PLACE)
-# Of the other operand: with more, packing is taken to need less time than the slower multiplication. No more than 512 were
-# timed beside a large operand; the model has packing ahead from about 600 on.
+# Of the other operand: with more, packing is taken to need less time than the slower multiplication. Beside a large
+# operand no more than 512 were timed; by the model packing is ahead somewhere between 512 and 1024.
 MOST_ROWS_IN_PLACE = 2048
 # How many times the work of C the tiles of a launch may do; more is for few rows.
 WITHOUT_SLICES, WITH_SLICES = 1.25, 1.36
