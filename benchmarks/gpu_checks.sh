@@ -56,13 +56,9 @@ for part in $parts; do
             ;;
         seed) # the first 12 sizes whose rows start at 16 bytes, and the first 4 others, bf16
             seed=${SEED:-$((16#$(git rev-parse --short=8 HEAD)))}
-            for kind in aligned unaligned; do
-                "$python" benchmarks/random_sizes.py "$seed" 200 | "$python" -c '
-import re, sys
-wanted, count = sys.argv[1] == "aligned", {"aligned": 12, "unaligned": 4}[sys.argv[1]]
-found = re.findall(r"M: (\d+), N: (\d+), K: (\d+)", sys.stdin.read())
-for m, n, k in [one for one in found if (int(one[1]) % 8 == int(one[2]) % 8 == 0) == wanted][:count]:
-    print(f"- {{M: {m}, N: {n}, K: {k}, dtype: bf16}}")' "$kind" > "$out/seed_sizes_$kind.yaml"
+            for many in "aligned 12" "unaligned 4"; do
+                read -r kind count <<< "$many"
+                "$python" benchmarks/random_sizes.py "$seed" "$count" --rows "$kind" | sed 's/}$/, dtype: bf16}/' > "$out/seed_sizes_$kind.yaml"
                 sizes="$out/seed_sizes_$kind.yaml" tune "seed_$kind" --compare --fresh
                 echo "seed $seed, $kind:"
                 "$python" benchmarks/kernels_table.py "$out/seed_$kind.yaml" | tee "$out/seed_$kind.md" | tail -n 18

@@ -50,9 +50,8 @@ def blocks_of_cute(c, p, d, swapped=None, columns=None):
 
 def most_work(c, p):
     """How many times the work of C a tile may do."""
-    side = min(p.m, p.n)
     most = np.where(c.SPLIT_K > 1, WITH_SLICES, WITHOUT_SLICES)
-    return np.maximum(most, (32.5 if side < 32 else 16.5 if side < 64 else 64.5) / side)
+    return np.maximum(most, 32.5 / min(p.m, p.n))
 
 
 def least_k_of_slice(c):
@@ -160,7 +159,8 @@ def full_waves(c, p, d):
     waves = programs / d.num_sms
     efficiency = waves / np.ceil(waves)
     least = 0.3 if min(p.m, p.n) <= 32 else 0.4
-    few = (waves <= 1) & ((waves >= least) | (c.SPLIT_K == c.largest["SPLIT_K"]) | (p.k < 1024 * c.SPLIT_K))
+    no_slices = c.largest["SPLIT_K"] == 1  # in this space
+    few = (waves <= 1) & ((waves >= least) | no_slices | (p.k < 1024 * c.SPLIT_K))
     efficiency = np.where(c.SPLIT_K > 1, efficiency - 0.05, efficiency)
     shortest = p.k < 2 * least_k_of_slice(c) * c.SPLIT_K
     least_sliced = np.where(c.family.isin(IN_PLACE), 0.6, 0.7 if min(p.m, p.n) <= FEW_ROWS else 0.75)

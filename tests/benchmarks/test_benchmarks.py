@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import sys
+from itertools import islice
 from pathlib import Path
 from threading import Condition
 from types import ModuleType
@@ -290,3 +291,11 @@ def test_a_command_on_a_terminal_is_heard_as_it_writes() -> None:
     written, seconds, status = signs.run([sys.executable, "-c", code])
     assert "".join(text for _, text in written).strip() == "True"
     assert status == 3 and 0 < written[0][0] <= seconds
+
+
+def test_random_sizes_of_a_kind_are_the_seeds_in_their_order() -> None:
+    random_sizes = load("random_sizes")
+    of_seed = list(islice(random_sizes.sizes(7, "all"), 60))
+    aligned, unaligned = (list(islice(random_sizes.sizes(7, kind), 8)) for kind in ("aligned", "unaligned"))
+    assert aligned == [one for one in of_seed if one[1] % 8 == one[2] % 8 == 0][:8]
+    assert unaligned == [one for one in of_seed if one[1] % 8 or one[2] % 8][:8]
