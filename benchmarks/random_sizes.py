@@ -4,8 +4,8 @@
     random_sizes.py SEED 4 --rows unaligned > sizes.yaml
 
 M is 1 to 16384 and N and K are 256 to 32768, uniform in their logarithm; of three sizes in four, all sides are rounded
-to a multiple of 8. A, B and C together take at most 1 GiB in bf16. --rows leaves out those whose rows of A and B are not
-of this kind (row-major, 16 bits), and prints as many of the others.
+to a multiple of 8. A, B and C together take at most 1 GiB in bf16. --rows prints the first of one kind: with rows of A
+and B that start at multiples of 16 bytes (row-major, 16 bits), or without.
 """
 
 from __future__ import annotations
