@@ -145,9 +145,9 @@ LARGE = config("gemm_tile", 128, 256, 128)
 LONG = config("gemv", 16, 1024, 128)
 STEPS = {
     "rows of A": ("gemm_tile", LARGE, MACROS,
-        "tl.arange(0, BLOCK_SIZE_M)) % M", "tl.arange(0, BLOCK_SIZE_M))"),
+        "tl.arange(0, BLOCK_SIZE_M)) % {{ there[0] }}", "tl.arange(0, BLOCK_SIZE_M))"),
     "columns of B": ("gemm_tile", LARGE, MACROS,
-        "tl.arange(0, BLOCK_SIZE_N)) % N", "tl.arange(0, BLOCK_SIZE_N))"),
+        "tl.arange(0, BLOCK_SIZE_N)) % {{ there[1] }}", "tl.arange(0, BLOCK_SIZE_N))"),
     "end of K in B": ("gemm_tile", LARGE, MACROS,
         "mask=offs_k[:, None] < k_left, other=0.0, ", ""),
     "C": ("gemm_tile", LARGE, MACROS,
