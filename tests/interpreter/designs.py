@@ -69,7 +69,7 @@ def config(family: str, *blocks: int, group: int = 1, split_k: int = 1, stages: 
 
 
 def persistent(by_descriptor: bool) -> tuple[KernelConfig, ...]:
-    """One tile a program, fewer programs than tiles, and more; C in 1, 2, 4 and 3 parts."""
+    """One tile a program, fewer programs than tiles, and more; C in 1, 2, 4 and 3 parts; few slices, and many."""
     name = "gemm_persistent"
     both = (
         config(name, 16, 16, 16),
@@ -78,7 +78,7 @@ def persistent(by_descriptor: bool) -> tuple[KernelConfig, ...]:
         config(name, 32, 64, 64, PROGRAMS_PER_SM=1),
     )
     slices = (
-        config(name, 16, 32, 16, split_k=8),
+        config(name, 16, 32, 16, split_k=27),
         config(name, 32, 32, 32, split_k=3, group=2, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2),
     )
     if not by_descriptor:
@@ -123,13 +123,13 @@ def stream_k(by_descriptor: bool) -> tuple[KernelConfig, ...]:
 
 
 def packed(by_descriptor: bool) -> tuple[KernelConfig, ...]:
-    """Tiles of neighbouring rows and of every 8th, K whole and split, one tile a program and several."""
+    """Tiles of neighbouring rows and of every 8th, K whole and in few slices and many, one tile a program and more."""
     name = "gemm_packed"
     both = (
         config(name, 16, 16, 16, PACK_BLOCK=1024),
         config(name, 32, 32, 16, group=2, PROGRAMS_PER_SM=2, EPILOGUE_SUBTILE=2, PACK_BLOCK=256),
         config(name, 16, 32, 32, split_k=3, PACK_BLOCK=512),
-        config(name, 16, 64, 32, split_k=2, group=8, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=4, PACK_BLOCK=1024),
+        config(name, 16, 64, 32, split_k=9, group=8, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=4, PACK_BLOCK=1024),
         config(name, 32, 256, 128, PACK_BLOCK=2048),
     )
     if not by_descriptor:

@@ -38,6 +38,8 @@ FAULTS = {
         "(part_columns < N)", "(part_columns < N - 1)"),
     "last slice not added": (TILE, 3, ODD, MACROS,
         "tl.static_range(SPLIT_K)", "tl.static_range(SPLIT_K - 1)"),
+    "a slice not loaded with the others": (THIRDS, 8, WHOLE, "_slices.j2",
+        "slices < SPLIT_K", "slices < 4"),
     "end of the reduction not stored": (TILE, 3, ODD, MACROS,
         "inside = offsets < numel", "inside = offsets < numel - 1"),
     "bias of the wrong column in a reduction": (TILE, 3, ODD, MACROS,
