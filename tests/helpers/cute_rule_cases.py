@@ -14,6 +14,8 @@ ODD = (1023, 4097, 1023)
 IN_PLACE = {**PACKED, "family": "gemm_cute_in_place"}
 SWAPPED_IN_PLACE = {**IN_PLACE, "SWAP_AB": 1}
 OF_FEW = {**SWAPPED_IN_PLACE, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64}
+OF_TWELVE = {**SWAPPED_IN_PLACE, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 96}
+ONE_TILE = {**OF_FEW, "BLOCK_SIZE_N": 16}
 BESIDE = {"BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 160}
 FP8_NT = {**FP8, **NT}
 MIXED = {**FP8_NT, "dtype_b": "fp8_e5m2"}
@@ -216,6 +218,9 @@ HEURISTIC_CASES = (
     Case("full_waves", On((3, 1496, 7651)), {**NARROW, "SPLIT_K": 4}, {**NARROW, "SPLIT_K": 3}),
     # 6 tiles: twice 3 slices would be shorter than 384, twice 2 would not.
     Case("full_waves", On((3, 376, 1923)), {**NARROW, "SPLIT_K": 3}, {**NARROW, "SPLIT_K": 2}),
+    # 12 tiles: 11 slices fill all SMs, 9 are 82 % of a wave. 66 of 1 tile: a quarter more would be shorter than 256.
+    Case("full_waves", On((88, 2226, 28236)), {**OF_TWELVE, "SPLIT_K": 11}, {**OF_TWELVE, "SPLIT_K": 9}),
+    Case("full_waves", On((3, 50, 20001)), {**ONE_TILE, "SPLIT_K": 66}, {**ONE_TILE, "SPLIT_K": 44}),
     # 17 x 5120 in 128 x 32: 40 tiles, which were the best there.
     Case("full_waves", On((17, 5120, 5120)), {**SWAPPED, "BLOCK_SIZE_N": 32},
          {**SWAPPED, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 32}),
