@@ -178,6 +178,9 @@ HEURISTIC_CASES = (
     # 5 waves of 152 columns beside 5 of 160 and 6 of 144; 8 of 104 beside 7 of 112.
     Case("eights_where_they_save", On((5000, 5000, 5000)), {**TALL, "BLOCK_SIZE_N": 152},
          {**TALL, "BLOCK_SIZE_N": 104}),
+    # 34 rows take 40 columns of a tile, or 48, and no more than these.
+    Case("eights_where_they_save", On((34, 5120, 5120)), {**NARROW, "BLOCK_SIZE_N": 40},
+         {**NARROW, "BLOCK_SIZE_N": 56}),
     Case("loop_over_tiles_needs_several", On(LARGE), LOOP, CUTE),
     Case("loop_over_tiles_needs_several", On((1000, 1000, 1000)), CUTE, LOOP),
     Case("loop_over_tiles_needs_several", On((1000, 1000, 1000)), CUTE, TURNS),
