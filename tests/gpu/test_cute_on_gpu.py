@@ -171,6 +171,8 @@ IN_EIGHTS = (
     ((64, 104, 128), {"SWAP_AB": 1, "CLUSTER_M": 4, "CLUSTER_N": 2}),
     ((64, 104, 128), {"SWAP_AB": 1, "CLUSTER_M": 2}),
     ((64, 72, 256), {"SWAP_AB": 1, "split_k": 3}),
+    ((64, 24, 128), {"SWAP_AB": 1, "CLUSTER_N": 2}),
+    ((64, 40, 256), {"SWAP_AB": 1, "CLUSTER_M": 4}),
     ((128, 136, 128), {"SWAP_AB": 1, "CLUSTER_N": 2, "split_k": 2}),
     ((256, 152, 128), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1}),
     ((128, 120, 128), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1, "PINGPONG": 1}),
@@ -253,6 +255,7 @@ IN_PLACE: Any = (
     ((192, 160, 64), {"SWAP_AB": 1}),
     ((64, 48, 128), {"SWAP_AB": 1, "split_k": 4}),
     ((128, 64, 64), {"split_k": 3}),
+    ((64, 32, 64), {"SWAP_AB": 1, "split_k": 27}),
     ((64, 16, 256), {}),
     ((64, 16, 64), {"SWAP_AB": 1}),
 )
