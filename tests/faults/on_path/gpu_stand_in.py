@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
-from gemm_tuner.core.records import Status, Verdict
+from gemm_tuner.core.records import Problem, Status, Verdict, Verified
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.journal import Begin, Called, Compiles, End, Fail, Finished, Journal, Judged, Process, Round
 from gemm_tuner.launch.plan import AA_TEST, STOP_FILE, VENDOR, VERIFY, Plan, Work
@@ -133,11 +133,18 @@ class StandIn:
             for problem in sizes:
                 message = {"wrong": "C[3, 5] is 7, the reference 8", "racy": "C[3, 5] is 7, then 8"}.get(fault, "")
                 over_bound, stable = 0.5 if ok else 9.0, fault != "racy"
-                verdict = Verdict(problem, name, ok, 0.0, over_bound, (3, 5), message, stable)
+                how = Verified.FALSE if skips_check(work.problem) else None
+                verdict = Verdict(problem, name, ok, 0.0, over_bound, (3, 5), message, stable, how)
                 self.journal.write(Judged.of(index, verdict))
             self.journal.write(End(index, name))
             if ok and self.plan.stop_at_first_right:
                 break
+
+
+def skips_check(problem: Problem) -> bool:
+    """Whether it is a user's kernel whose spec wants no check."""
+    spec = getattr(problem, "spec", None)
+    return spec is not None and spec.check.skip_check
 
 
 def main(scripts_dir: str = "") -> int:
