@@ -137,7 +137,8 @@ def eights_where_they_save(c, p, d):
     """Odd multiples of 8 columns of 16 bits are for 3 % less work of an SM than with 8 columns more or less.
 
     5000^3 in fp16: 256 x 152 makes 5 whole waves, 1 to 2 % faster than 256 x 160. Of few rows 64 x 40 takes 14.3 us at
-    34x5120x5120, 64 x 48 15.8, 64 x 24 9.3 at 24x5120x3072, 64 x 32 9.4 (H200). All of fp8: not measured.
+    34x5120x5120, 64 x 48 15.8, 64 x 24 9.3 at 24x5120x3072, 64 x 32 9.4; 128 x 200 201 us at 2200x13808x2688, others 208
+    and more but 128 x 184 (H200). All of fp8: not measured.
     """
     sixteens = (c.BLOCK_SIZE_N % 16 == 0) | (DTYPES[p.dtype_a].size_bytes < 2)
     if sixteens.all():
