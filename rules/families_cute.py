@@ -25,8 +25,9 @@ MOST_ROWS_IN_PLACE = 2048
 WITHOUT_SLICES, WITH_SLICES = 1.25, 1.36
 # So few that a tile takes all of them.
 FEW_ROWS = 64
-# Up to them a space has all numbers of slices, and beyond them so many that one fills the SMs.
-FEW_SLICES = 6
+# sm_90's space has all numbers of slices of K up to the first of these; from there to the last each is less than 1.3
+# times the one before.
+FEW_SLICES, MOST_SLICES = 6, 66
 
 
 def sides_of_tile(c, d, swapped=None, columns=None):
@@ -136,11 +137,11 @@ def one_order_of_operands(c, p, d):
 def eights_where_they_save(c, p, d):
     """Odd multiples of 8 columns of 16 bits are for 3 % less work of an SM than with 8 columns more or less.
 
-    5000^3 in fp16: 256 x 152 makes 5 whole waves, 1 to 2 % faster than 256 x 160. Of few rows 64 x 40 takes 14.3 us at
-    34x5120x5120, 64 x 48 15.8, 64 x 24 9.3 at 24x5120x3072, 64 x 32 9.4; 128 x 200 201 us at 2200x13808x2688, others 208
-    and more but 128 x 184 (H200). All of fp8: not measured.
+    256 x 152 makes 5 whole waves of 5000^3 in fp16, 1 to 2 % faster than 256 x 160. Of few rows 64 x 40 takes 14.3 us
+    at 34x5120x5120, 64 x 48 15.8, 64 x 24 9.3 at 24x5120x3072, 64 x 32 9.4; 128 x 200 201 us at 2200x13808x2688, others
+    208 and more (H200). Of fp8 all from 72 columns on are kept, of which none was measured.
     """
-    sixteens = (c.BLOCK_SIZE_N % 16 == 0) | (DTYPES[p.dtype_a].size_bytes < 2)
+    sixteens = (c.BLOCK_SIZE_N % 16 == 0) | ((c.BLOCK_SIZE_N > 64) & (DTYPES[p.dtype_a].size_bytes < 2))
     if sixteens.all():
         return sixteens
 
@@ -171,9 +172,12 @@ def full_waves(c, p, d):
 
     Slices are to fill the SMs: three quarters of them at least, of few rows seven tenths, beside an operand in place
     three fifths (64x1801x917 in three slices of 64 x 64: 7.0 us, 7.6 without; H200), unless twice as many would be too
-    short. More than six are chosen more finely, and fill 88 %, unless a quarter more would be too short:
-    88x2226x28236 takes 49.3 us in 12 x 11 blocks, 51.4 in 9 x 12 (H200). Scales of blocks leave no registers for wider
-    tiles.
+    short. Of more than one wave 70 % are to be full, with slices 75.
+
+    Hopper's space has more than six slices in steps of less than 1.3, so that of these 83 % are to be full, unless 1.3
+    times as many would be too short: 88x2226x28236 takes 49.3 us in 12 x 11 blocks, 51.4 in 9 x 12 (H200).
+
+    Scales of blocks leave no registers for wider tiles.
     """
     programs = blocks_of_cute(c, p, d)[0] * c.SPLIT_K * p.batch
     waves = programs / d.num_sms
@@ -181,11 +185,12 @@ def full_waves(c, p, d):
     least = 0.3 if min(p.m, p.n) <= 32 else 0.4
     no_slices = c.largest["SPLIT_K"] == 1  # in this space
     few = (waves <= 1) & ((waves >= least) | no_slices | (p.k < 1024 * c.SPLIT_K))
+    finely = (c.SPLIT_K > FEW_SLICES) & (not gemm_cute.in_tensor_memory(d))
     least_sliced = np.where(c.family.isin(IN_PLACE), 0.6, 0.7 if min(p.m, p.n) <= FEW_ROWS else 0.75)
-    least_sliced = np.where(c.SPLIT_K > FEW_SLICES, 0.88, least_sliced)
-    more = np.where(c.SPLIT_K > FEW_SLICES, 1.25, 2) * c.SPLIT_K
-    few &= (c.SPLIT_K == 1) | (waves >= least_sliced) | (p.k < more * least_k_of_slice(c))
-    least_full = np.select([c.SPLIT_K == 1, c.SPLIT_K <= FEW_SLICES], [0.7, 0.75], 0.88)
+    longest = p.k < np.where(finely, 1.3, 2) * c.SPLIT_K * least_k_of_slice(c)
+    longest |= finely & (c.SPLIT_K == MOST_SLICES)
+    few &= (c.SPLIT_K == 1) | (waves >= np.where(finely, 0.83, least_sliced)) | longest
+    least_full = np.select([c.SPLIT_K == 1, ~finely], [0.7, 0.75], 0.83)
     small = (waves > 16) & (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 128 * 160) & (p.scaling != "block")
     return (few | (efficiency >= least_full)) & ~small
 

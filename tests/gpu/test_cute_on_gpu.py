@@ -185,7 +185,6 @@ OF_16_BITS = (
     ((128, 120, 64), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1, "PINGPONG": 1, "CLUSTER_M": 4}),
     ((192, 88, 64), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1, "PINGPONG": 1}),
     ((128, 200, 64), {"SWAP_AB": 1, "PROGRAMS_PER_SM": 1, "PINGPONG": 1, "CLUSTER_M": 2}),
-    ((256, 184, 64), {"SWAP_AB": 1, "CLUSTER_N": 2}),
 )
 
 

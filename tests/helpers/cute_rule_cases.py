@@ -221,9 +221,14 @@ HEURISTIC_CASES = (
     Case("full_waves", On((3, 1496, 7651)), {**NARROW, "SPLIT_K": 4}, {**NARROW, "SPLIT_K": 3}),
     # 6 tiles: twice 3 slices would be shorter than 384, twice 2 would not.
     Case("full_waves", On((3, 376, 1923)), {**NARROW, "SPLIT_K": 3}, {**NARROW, "SPLIT_K": 2}),
-    # 12 tiles: 11 slices fill all SMs, 9 are 82 % of a wave. 66 of 1 tile: a quarter more would be shorter than 256.
+    # 12 tiles: 11 slices fill all SMs, 9 are 82 % of a wave.
     Case("full_waves", On((88, 2226, 28236)), {**OF_TWELVE, "SPLIT_K": 11}, {**OF_TWELVE, "SPLIT_K": 9}),
-    Case("full_waves", On((3, 50, 20001)), {**ONE_TILE, "SPLIT_K": 66}, {**ONE_TILE, "SPLIT_K": 44}),
+    # One tile: a quarter more than 66 slices would be shorter than 256, than 54 not. There are no more than 66.
+    Case("full_waves", On((3, 50, 20001)), {**ONE_TILE, "SPLIT_K": 66}, {**ONE_TILE, "SPLIT_K": 54}),
+    Case("full_waves", On((3, 50, 50001)), {**ONE_TILE, "SPLIT_K": 66}, {**ONE_TILE, "SPLIT_K": 54}),
+    # Blackwell's space has 8 and 16 slices and none between: 4 blocks, twice 16 slices would be shorter than 384.
+    Case("full_waves", On((128, 256, 10000), "sm_100"), {**PAIRS, "BLOCK_SIZE_N": 128, "SPLIT_K": 16},
+         {**PAIRS, "BLOCK_SIZE_N": 128, "SPLIT_K": 8}),
     # 17 x 5120 in 128 x 32: 40 tiles, which were the best there.
     Case("full_waves", On((17, 5120, 5120)), {**SWAPPED, "BLOCK_SIZE_N": 32},
          {**SWAPPED, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 32}),

@@ -38,7 +38,7 @@ FAULTS = {
         "(part_columns < N)", "(part_columns < N - 1)"),
     "last slice not added": (TILE, 3, ODD, MACROS,
         "tl.static_range(SPLIT_K)", "tl.static_range(SPLIT_K - 1)"),
-    "a slice not loaded with the others": (THIRDS, 8, WHOLE, "_slices.j2",
+    "a slice not loaded with the others": (THIRDS, 8, replace(WHOLE, m=16), "_slices.j2",
         "slices < SPLIT_K", "slices < 4"),
     "end of the reduction not stored": (TILE, 3, ODD, MACROS,
         "inside = offsets < numel", "inside = offsets < numel - 1"),

@@ -10,7 +10,7 @@ from samples import RULES, device, problem
 
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import Layout
-from gemm_tuner.space import prune
+from gemm_tuner.space import prune, space
 
 LOOP, TURNS, SWAPPED = {"PROGRAMS_PER_SM": 1}, {"PROGRAMS_PER_SM": 1, "PINGPONG": 1}, {"SWAP_AB": 1}
 SWAPPED_LOOP = {**SWAPPED, **LOOP}
@@ -44,6 +44,12 @@ WINNERS = [
     ((128, 4096, 14336), "col", (128, 144, 64), (1, 1), 4, SWAPPED),
     ((160, 2048, 14336), "row", (64, 160, 64), (2, 1), 4, SWAPPED),
     ((640, 640, 20480), "row", (128, 160, 64), (1, 1), 5, SWAPPED),
+    ((928, 336, 29032), "row", (192, 160, 64), (2, 1), 11, SWAPPED),
+    ((16, 64, 65536), "row", (64, 16, 256), (1, 2), 66, SWAPPED),
+    ((8, 1304, 32064), "row", (128, 16, 64), (1, 1), 12, SWAPPED),
+    ((34, 5120, 5120), "row", (64, 40, 128), (4, 1), 1, SWAPPED),
+    ((17, 5120, 5120), "col", (64, 24, 256), (1, 1), 1, SWAPPED),
+    ((2200, 13808, 2688), "row", (128, 200, 64), (2, 1), 1, {**SWAPPED, **TURNS}),
 ]
 ALL_RULES = prune.load_rules(RULES)
 
@@ -62,3 +68,16 @@ def test_the_rules_keep_what_was_best(
         prune.columns_of(rows), replace(problem(*size), layout_b=Layout(layout)), device("sm_90"), ALL_RULES
     )
     assert found.rejected_by[0] == ""
+
+
+@pytest.mark.parametrize("k", range(4096, 40000, 2300))
+def test_few_tiles_have_slices_of_k_however_long_it_is(k: int) -> None:
+    """A number of slices that leaves SMs idle is cut for a larger one only where the space has one that is not cut."""
+    loaded = space.load(RULES / "space_sm_90.yaml", "sm_90")
+    axes = loaded.families["gemm_cute"]
+    sliced = {**axes, "SPLIT_K": tuple(one for one in axes["SPLIT_K"] if one > 1)}
+    families = {"gemm_cute": {**sliced, "GROUP_SIZE_M": (1,), "BLOCK_SIZE_N": (16, 32), "PINGPONG": (0,)}}
+    rows = space.frame(replace(loaded, families=families))
+    for m, n in ((16, 64), (8, 128), (64, 64)):
+        given = problem(m, n, k // 8 * 8)
+        assert len(prune.apply(prune.columns_of(rows), given, device("sm_90"), ALL_RULES, families).kept), given.key
