@@ -12,6 +12,7 @@ from gemm_tuner.gemm.descriptors import rows_fit_descriptors, whole_rows
 from gemm_tuner.gemm.families.family import names_of
 from gemm_tuner.space.rule import HEURISTIC, next_power_of_2, rule
 
+# In the spaces that come with the tuner. Other families of a space may have more.
 MOST_SLICES_OF_GEMV, MOST_SLICES_OF_SPLIT_K = 16, 64
 SWIZZLE_BYTES = 128  # of the widest row of a TMA box; narrower boxes leave banks of shared memory idle
 

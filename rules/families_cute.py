@@ -23,10 +23,10 @@ OTHERS = tuple(name for name in CUTE if name not in IN_PLACE)
 MOST_ROWS_IN_PLACE = 2048
 # How many times the work of C the tiles of a launch may do; more is for few rows.
 WITHOUT_SLICES, WITH_SLICES = 1.25, 1.36
-# So few that a tile takes all of them.
+# Of C: so many rows fit into one tile.
 FEW_ROWS = 64
-# sm_90's space has all numbers of slices of K up to the first of these; from there to the last each is less than 1.3
-# times the one before.
+# Hopper's space has all numbers of slices of K up to the first of these, and from there to the last such that 2 to 19
+# tiles have one that fills 83 % of 132 SMs or more, each less than 1.3 times the one before.
 FEW_SLICES, MOST_SLICES = 6, 66
 
 
@@ -135,11 +135,11 @@ def one_order_of_operands(c, p, d):
 
 @rule(HEURISTIC, families=CUTE)
 def eights_where_they_save(c, p, d):
-    """Odd multiples of 8 columns of 16 bits are for 3 % less work of an SM than with 8 columns more or less.
+    """Odd multiples of 8 columns (fp8: under 64) are for 3 % less work of an SM than with 8 columns more or less.
 
-    256 x 152 makes 5 whole waves of 5000^3 in fp16, 1 to 2 % faster than 256 x 160. Of few rows 64 x 40 takes 14.3 us
-    at 34x5120x5120, 64 x 48 15.8, 64 x 24 9.3 at 24x5120x3072, 64 x 32 9.4; 128 x 200 201 us at 2200x13808x2688, others
-    208 and more (H200). Of fp8 all from 72 columns on are kept, of which none was measured.
+    5000^3 in fp16: 256 x 152 makes 5 whole waves, 1 to 2 % faster than 256 x 160. 34x5120x5120: 14.3 us in 64 x 40,
+    15.8 in 64 x 48. 24x5120x3072: 9.3 in 64 x 24, 9.4 in 64 x 32. 2200x13808x2688: 201 in 128 x 200, 208 and more in
+    the widths that there were before (H200). Of fp8 none of them was measured.
     """
     sixteens = (c.BLOCK_SIZE_N % 16 == 0) | ((c.BLOCK_SIZE_N > 64) & (DTYPES[p.dtype_a].size_bytes < 2))
     if sixteens.all():
@@ -172,10 +172,11 @@ def full_waves(c, p, d):
 
     Slices are to fill the SMs: three quarters of them at least, of few rows seven tenths, beside an operand in place
     three fifths (64x1801x917 in three slices of 64 x 64: 7.0 us, 7.6 without; H200), unless twice as many would be too
-    short. Of more than one wave 70 % are to be full, with slices 75.
+    short. Of more than one wave 70 % are to be full, 75 % with two to six slices.
 
-    Hopper's space has more than six slices in steps of less than 1.3, so that of these 83 % are to be full, unless 1.3
-    times as many would be too short: 88x2226x28236 takes 49.3 us in 12 x 11 blocks, 51.4 in 9 x 12 (H200).
+    Hopper's space has so many numbers beyond six that of these 83 % are to be full, in one wave and in more, unless 1.3
+    times as many slices would be too short, or there are no more: 88x2226x28236 takes 49.3 us with 11 slices of 12
+    tiles, 51.4 with 12 of 10 (H200).
 
     Scales of blocks leave no registers for wider tiles.
     """
@@ -185,11 +186,11 @@ def full_waves(c, p, d):
     least = 0.3 if min(p.m, p.n) <= 32 else 0.4
     no_slices = c.largest["SPLIT_K"] == 1  # in this space
     few = (waves <= 1) & ((waves >= least) | no_slices | (p.k < 1024 * c.SPLIT_K))
-    finely = (c.SPLIT_K > FEW_SLICES) & (not gemm_cute.in_tensor_memory(d))
+    finely = (c.SPLIT_K > FEW_SLICES) & (c.largest["SPLIT_K"] >= MOST_SLICES) & (not gemm_cute.in_tensor_memory(d))
     least_sliced = np.where(c.family.isin(IN_PLACE), 0.6, 0.7 if min(p.m, p.n) <= FEW_ROWS else 0.75)
-    longest = p.k < np.where(finely, 1.3, 2) * c.SPLIT_K * least_k_of_slice(c)
-    longest |= finely & (c.SPLIT_K == MOST_SLICES)
-    few &= (c.SPLIT_K == 1) | (waves >= np.where(finely, 0.83, least_sliced)) | longest
+    no_more = p.k < np.where(finely, 1.3, 2) * c.SPLIT_K * least_k_of_slice(c)
+    no_more |= finely & (c.SPLIT_K == MOST_SLICES)
+    few &= (c.SPLIT_K == 1) | (waves >= np.where(finely, 0.83, least_sliced)) | no_more
     least_full = np.select([c.SPLIT_K == 1, ~finely], [0.7, 0.75], 0.83)
     small = (waves > 16) & (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 128 * 160) & (p.scaling != "block")
     return (few | (efficiency >= least_full)) & ~small

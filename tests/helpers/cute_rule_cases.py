@@ -223,7 +223,7 @@ HEURISTIC_CASES = (
     Case("full_waves", On((3, 376, 1923)), {**NARROW, "SPLIT_K": 3}, {**NARROW, "SPLIT_K": 2}),
     # 12 tiles: 11 slices fill all SMs, 9 are 82 % of a wave.
     Case("full_waves", On((88, 2226, 28236)), {**OF_TWELVE, "SPLIT_K": 11}, {**OF_TWELVE, "SPLIT_K": 9}),
-    # One tile: a quarter more than 66 slices would be shorter than 256, than 54 not. There are no more than 66.
+    # One tile: 1.3 times 66 slices would be shorter than 256 each, 1.3 times 54 not. There are no more than 66.
     Case("full_waves", On((3, 50, 20001)), {**ONE_TILE, "SPLIT_K": 66}, {**ONE_TILE, "SPLIT_K": 54}),
     Case("full_waves", On((3, 50, 50001)), {**ONE_TILE, "SPLIT_K": 66}, {**ONE_TILE, "SPLIT_K": 54}),
     # Blackwell's space has 8 and 16 slices and none between: 4 blocks, twice 16 slices would be shorter than 384.

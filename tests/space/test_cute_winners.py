@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 from samples import RULES, device, problem
@@ -70,14 +71,29 @@ def test_the_rules_keep_what_was_best(
     assert found.rejected_by[0] == ""
 
 
-@pytest.mark.parametrize("k", range(4096, 40000, 2300))
+@pytest.mark.parametrize("k", [*range(4096, 40000, 2300), 11776, 65536])
 def test_few_tiles_have_slices_of_k_however_long_it_is(k: int) -> None:
     """A number of slices that leaves SMs idle is cut for a larger one only where the space has one that is not cut."""
     loaded = space.load(RULES / "space_sm_90.yaml", "sm_90")
-    axes = loaded.families["gemm_cute"]
-    sliced = {**axes, "SPLIT_K": tuple(one for one in axes["SPLIT_K"] if one > 1)}
-    families = {"gemm_cute": {**sliced, "GROUP_SIZE_M": (1,), "BLOCK_SIZE_N": (16, 32), "PINGPONG": (0,)}}
-    rows = space.frame(replace(loaded, families=families))
-    for m, n in ((16, 64), (8, 128), (64, 64)):
-        given = problem(m, n, k // 8 * 8)
-        assert len(prune.apply(prune.columns_of(rows), given, device("sm_90"), ALL_RULES, families).kept), given.key
+    for family, sizes in (
+        ("gemm_cute", ((16, 64), (8, 128), (64, 64), (3, 56))),
+        ("gemm_cute_in_place", ((3, 121), (16, 65))),
+    ):
+        axes = {**loaded.families[family], "GROUP_SIZE_M": (1,), "PINGPONG": (0,), "SWAP_AB": (1,)}
+        axes["SPLIT_K"] = tuple(one for one in axes["SPLIT_K"] if one > 1)
+        axes["BLOCK_SIZE_N"] = (16, 32, 64)
+        rows = space.frame(replace(loaded, families={family: axes}))
+        for m, n in sizes:
+            given = problem(m, n, k // 8 * 8 + (n % 8 != 0))
+            kept = prune.apply(prune.columns_of(rows), given, device("sm_90"), ALL_RULES, {family: axes}).kept
+            assert len(kept), f"{family} {given.key}"
+
+
+@pytest.mark.parametrize("family", ["gemm_cute", "gemm_cute_packed", "gemm_cute_in_place"])
+def test_slices_of_k_can_fill_an_h200(family: str) -> None:
+    """As full_waves assumes of the numbers that the space has."""
+    numbers = np.array(space.load(RULES / "space_sm_90.yaml", "sm_90").families[family]["SPLIT_K"])
+    assert numbers[:6].tolist() == [1, 2, 3, 4, 5, 6] and (numbers[1:] < 1.3 * numbers[:-1])[6:].all()
+    for tiles in range(2, 20):
+        filled = tiles * numbers / device("sm_90").num_sms
+        assert filled[filled <= 1].max() >= 0.83, tiles
