@@ -170,30 +170,34 @@ def loop_over_tiles_needs_several(c, p, d):
 def full_waves(c, p, d):
     """A last wave that is half empty costs more than smaller tiles; over 16 waves, tiles of 128 x 160 and less do.
 
-    Slices are to fill the SMs: three quarters of them at least, of few rows seven tenths, beside an operand in place
-    three fifths (64x1801x917 in three slices of 64 x 64: 7.0 us, 7.6 without; H200), unless twice as many would be too
-    short. Of more than one wave 70 % are to be full, 75 % with two to six slices.
+    Scales of blocks leave no registers for wider tiles. Slices have a rule of their own.
+    """
+    waves = blocks_of_cute(c, p, d)[0] * p.batch / d.num_sms
+    least = 0.3 if min(p.m, p.n) <= 32 else 0.4
+    no_slices = c.largest["SPLIT_K"] == 1  # in this space
+    few = (waves <= 1) & ((waves >= least) | no_slices | (p.k < 1024))
+    small = (waves > 16) & (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 128 * 160) & (p.scaling != "block")
+    return (c.SPLIT_K > 1) | ((few | (waves / np.ceil(waves) >= 0.7)) & ~small)
+
+
+@rule(HEURISTIC, families=CUTE)
+def slices_fill_sms(c, p, d):
+    """Slices are to fill three quarters of the SMs, of few rows seven tenths, beside an operand in place three fifths.
+
+    64x1801x917 in three slices of 64 x 64 takes 7.0 us, 7.6 without (H200). So many are no condition where twice as
+    many would be too short. Of more than one wave three quarters are to be full.
 
     Hopper's space has so many numbers beyond six that of these 83 % are to be full, in one wave and in more, unless 1.3
     times as many slices would be too short, or there are no more: 88x2226x28236 takes 49.3 us with 11 slices of 12
     tiles, 51.4 with 12 of 10 (H200).
-
-    Scales of blocks leave no registers for wider tiles.
     """
-    programs = blocks_of_cute(c, p, d)[0] * c.SPLIT_K * p.batch
-    waves = programs / d.num_sms
-    efficiency = waves / np.ceil(waves)
-    least = 0.3 if min(p.m, p.n) <= 32 else 0.4
-    no_slices = c.largest["SPLIT_K"] == 1  # in this space
-    few = (waves <= 1) & ((waves >= least) | no_slices | (p.k < 1024 * c.SPLIT_K))
+    waves = blocks_of_cute(c, p, d)[0] * c.SPLIT_K * p.batch / d.num_sms
     finely = (c.SPLIT_K > FEW_SLICES) & (c.largest["SPLIT_K"] >= MOST_SLICES) & (not gemm_cute.in_tensor_memory(d))
-    least_sliced = np.where(c.family.isin(IN_PLACE), 0.6, 0.7 if min(p.m, p.n) <= FEW_ROWS else 0.75)
+    least = np.where(c.family.isin(IN_PLACE), 0.6, 0.7 if min(p.m, p.n) <= FEW_ROWS else 0.75)
+    least = np.where(finely, 0.83, np.where(waves > 1, 0.75, least))
     no_more = p.k < np.where(finely, 1.3, 2) * c.SPLIT_K * least_k_of_slice(c)
     no_more |= finely & (c.SPLIT_K == MOST_SLICES)
-    few &= (c.SPLIT_K == 1) | (waves >= np.where(finely, 0.83, least_sliced)) | no_more
-    least_full = np.select([c.SPLIT_K == 1, ~finely], [0.7, 0.75], 0.83)
-    small = (waves > 16) & (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 128 * 160) & (p.scaling != "block")
-    return (few | (efficiency >= least_full)) & ~small
+    return (c.SPLIT_K == 1) | (waves / np.ceil(waves) >= least) | ((waves <= 1) & no_more)
 
 
 @rule(HEURISTIC, families=CUTE)

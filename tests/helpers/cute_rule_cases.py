@@ -211,23 +211,23 @@ HEURISTIC_CASES = (
     Case("clusters_where_operands_are_shared", FEW, {**EIGHTS, "CLUSTER_M": 4},
          {**EIGHTS, "CLUSTER_M": 4, "PROGRAMS_PER_SM": 1}),
     # 48 tiles: 5 slices are 91 % of two waves, 2 are 73 % of one, 4 are 73 % of two.
-    Case("full_waves", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 2}),
-    Case("full_waves", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 4}),
+    Case("slices_fill_sms", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 2}),
+    Case("slices_fill_sms", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 4}),
     # 29 tiles: 3 slices are 66 % of a wave, 2 are 44 %.
-    Case("full_waves", On((64, 1801, 4096)), {**OF_FEW, "SPLIT_K": 3}, {**OF_FEW, "SPLIT_K": 2}),
-    Case("full_waves", On((64, 1801, 4096)), {**OF_FEW, "SPLIT_K": 3},
+    Case("slices_fill_sms", On((64, 1801, 4096)), {**OF_FEW, "SPLIT_K": 3}, {**OF_FEW, "SPLIT_K": 2}),
+    Case("slices_fill_sms", On((64, 1801, 4096)), {**OF_FEW, "SPLIT_K": 3},
          {**OF_FEW, "family": "gemm_cute_packed", "SPLIT_K": 3}),
     # 24 tiles: 4 slices are 73 % of a wave, 3 are 55 %.
-    Case("full_waves", On((3, 1496, 7651)), {**NARROW, "SPLIT_K": 4}, {**NARROW, "SPLIT_K": 3}),
+    Case("slices_fill_sms", On((3, 1496, 7651)), {**NARROW, "SPLIT_K": 4}, {**NARROW, "SPLIT_K": 3}),
     # 6 tiles: twice 3 slices would be shorter than 384, twice 2 would not.
-    Case("full_waves", On((3, 376, 1923)), {**NARROW, "SPLIT_K": 3}, {**NARROW, "SPLIT_K": 2}),
+    Case("slices_fill_sms", On((3, 376, 1923)), {**NARROW, "SPLIT_K": 3}, {**NARROW, "SPLIT_K": 2}),
     # 12 tiles: 11 slices fill all SMs, 9 are 82 % of a wave.
-    Case("full_waves", On((88, 2226, 28236)), {**OF_TWELVE, "SPLIT_K": 11}, {**OF_TWELVE, "SPLIT_K": 9}),
+    Case("slices_fill_sms", On((88, 2226, 28236)), {**OF_TWELVE, "SPLIT_K": 11}, {**OF_TWELVE, "SPLIT_K": 9}),
     # One tile: 1.3 times 66 slices would be shorter than 256 each, 1.3 times 54 not. There are no more than 66.
-    Case("full_waves", On((3, 50, 20001)), {**ONE_TILE, "SPLIT_K": 66}, {**ONE_TILE, "SPLIT_K": 54}),
-    Case("full_waves", On((3, 50, 50001)), {**ONE_TILE, "SPLIT_K": 66}, {**ONE_TILE, "SPLIT_K": 54}),
+    Case("slices_fill_sms", On((3, 50, 20001)), {**ONE_TILE, "SPLIT_K": 66}, {**ONE_TILE, "SPLIT_K": 54}),
+    Case("slices_fill_sms", On((3, 50, 50001)), {**ONE_TILE, "SPLIT_K": 66}, {**ONE_TILE, "SPLIT_K": 54}),
     # Blackwell's space has 8 and 16 slices and none between: 4 blocks, twice 16 slices would be shorter than 384.
-    Case("full_waves", On((128, 256, 10000), "sm_100"), {**PAIRS, "BLOCK_SIZE_N": 128, "SPLIT_K": 16},
+    Case("slices_fill_sms", On((128, 256, 10000), "sm_100"), {**PAIRS, "BLOCK_SIZE_N": 128, "SPLIT_K": 16},
          {**PAIRS, "BLOCK_SIZE_N": 128, "SPLIT_K": 8}),
     # 17 x 5120 in 128 x 32: 40 tiles, which were the best there.
     Case("full_waves", On((17, 5120, 5120)), {**SWAPPED, "BLOCK_SIZE_N": 32},

@@ -91,7 +91,7 @@ def test_few_tiles_have_slices_of_k_however_long_it_is(k: int) -> None:
 
 @pytest.mark.parametrize("family", ["gemm_cute", "gemm_cute_packed", "gemm_cute_in_place"])
 def test_slices_of_k_can_fill_an_h200(family: str) -> None:
-    """As full_waves assumes of the numbers that the space has."""
+    """As slices_fill_sms assumes of the numbers that the space has."""
     numbers = np.array(space.load(RULES / "space_sm_90.yaml", "sm_90").families[family]["SPLIT_K"])
     assert numbers[:6].tolist() == [1, 2, 3, 4, 5, 6] and (numbers[1:] < 1.3 * numbers[:-1])[6:].all()
     for tiles in range(2, 20):
