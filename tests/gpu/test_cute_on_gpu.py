@@ -275,6 +275,7 @@ def test_an_operand_is_read_in_place(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) 
     ]
     problems += [replace(odd, beta=0.5, bias=True, activation="relu"), replace(odd, m=3, n=5001, dtype_c="fp32")]
     problems += [replace(odd, m=1100, n=2563, dtype_a="fp16", dtype_b="fp16", dtype_c="fp16", alpha=0.5)]
+    problems += [replace(odd, m=5, bias=True), replace(odd, m=4, n=1024, k=2050)]  # a C whose slices load at once
     tiles = [(tile, {"PACK_BLOCK": 2048, **more}) for tile, more in IN_PLACE]
     assert faults(gpu, monkeypatch, "gemm_cute_in_place", problems, tiles) == []
 

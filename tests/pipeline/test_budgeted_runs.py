@@ -157,6 +157,12 @@ def test_a_check_that_the_budget_cuts_off_leaves_a_size_without_a_configuration(
     assert list(run.session.results.failures.values()) == [NOT_CHECKED]
 
 
+def test_a_check_may_be_a_little_late(costs: Costs, tmp_path: Path) -> None:
+    """Starts take 1.3 times as long as before, so that finals end when the budget is nearly over."""
+    run = Run(tmp_path, 40.0, costs, start=Cost(1.3 * NCU.start_s, 1.3 * NCU.each_s))
+    assert 40.0 < run.took_s <= FIFTH * 40.0 and len(run.session.results.choices) == len(SIZES)
+
+
 def test_every_plan_has_its_deadline_within_the_budget(costs: Costs, tmp_path: Path) -> None:
     at: dict[str, list[float]] = {}
 
@@ -243,4 +249,4 @@ def test_waiting_for_the_gpu_takes_no_time_from_the_check(tmp_path: Path, monkey
     monkeypatch.setattr(ours.gpus, "held", held)
     monkeypatch.setattr(time, "time", lambda: now[0])
     ours.check_stage(scripts_of([state]), None).run(Gpu(), [(state, [only.name])], lambda *_: None)
-    assert deadlines == [100.0]
+    assert deadlines == [110.0]
