@@ -211,19 +211,23 @@ def block_of_k_for_tile(c, p, d):
 
 @rule(HEURISTIC, families=CUTE)
 def clusters_where_operands_are_shared(c, p, d):
-    """Clusters of four were never ahead of two by more than 3 %, and that with the widest tiles (H200, 11 sizes).
+    """Clusters of four are for launches whose last wave needs none of the SMs that they leave idle, a tenth.
 
-    A persistent grid of them leaves a tenth of the SMs idle. Four and eight are also for small tiles that all run at
-    once, as cuBLAS has them (200x3072x12288 fp8: 4x2; 5056x408x488: 1x4), which read most from L2 for their products:
-    they compute no more than a fifth beyond C, and eight have both sides. On Blackwell, where none was timed: up to
-    four.
+    They read what they share once from L2, which limits many products. With warp groups in turns 472x17272x3240 takes
+    76.1 us in place of 87.9, 392x19216x888 24.5 (27.2), 11320x560x9928 179.5 (199.6); of 12 sizes with more waves than
+    others need none was faster (H200). Four and eight are also for small tiles that all run at once, as cuBLAS has them
+    (200x3072x12288 fp8: 4x2; 5056x408x488: 1x4): they compute no more than a fifth beyond C, and eight have both sides.
+    On Blackwell, where none was timed: up to four.
     """
     size = c.CLUSTER_M * c.CLUSTER_N
     if gemm_cute.in_tensor_memory(d):
         return size <= 4
-    plain = (c.PROGRAMS_PER_SM == 0) & (c.SPLIT_K == 1)
-    tile = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N
+    tile, at_once = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N, c.PROGRAMS_PER_SM == 0
     blocks, work = blocks_of_cute(c, p, d)
-    small = (tile <= 128 * 160) & (blocks * p.batch <= usable_sms(c, d)) & (work <= 1.2)
+    blocks = blocks * p.batch
+    no_more = np.ceil(blocks / usable_sms(c, d)) <= np.ceil(blocks / d.num_sms)
+    wide = at_once & (size == 4) & (tile >= 192 * 160)
+    small = at_once & (tile <= 128 * 160) & (blocks <= usable_sms(c, d))
     small &= (size == 4) | ((c.CLUSTER_M > 1) & (c.CLUSTER_N > 1))
-    return (size <= 2) | (plain & (((size == 4) & (tile >= 192 * 160)) | small))
+    in_turns = (c.PINGPONG == 1) & (size == 4) & (tile >= 128 * 128)
+    return (size <= 2) | ((c.SPLIT_K == 1) & no_more & (wide | ((small | in_turns) & (work <= 1.2))))

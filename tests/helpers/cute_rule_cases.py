@@ -201,10 +201,16 @@ HEURISTIC_CASES = (
          {**CUTE, "BLOCK_SIZE_N": 80, "BLOCK_SIZE_K": 128}),
     Case("block_of_k_for_tile", On((17, 5120, 5120)), {**SWAPPED, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 256},
          {**SWAPPED, "BLOCK_SIZE_K": 256}),
-    Case("clusters_where_operands_are_shared", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 256, "CLUSTER_M": 4},
+    Case("clusters_where_operands_are_shared", On((2048, 3584, 4096)), {**CUTE, "BLOCK_SIZE_M": 256, "CLUSTER_M": 4},
          {**CUTE, "CLUSTER_M": 4}),
     Case("clusters_where_operands_are_shared", On(LARGE), {**TURNS, "BLOCK_SIZE_N": 256, "CLUSTER_N": 2},
          {**TURNS, "BLOCK_SIZE_N": 256, "CLUSTER_N": 4}),
+    # 2 x 152 tiles of 208 x 128 are three waves of 120 SMs and of 132; 32 x 32 nine and eight.
+    Case("clusters_where_operands_are_shared", On((392, 19216, 888)),
+         {**TURNS, "BLOCK_SIZE_N": 208, "SWAP_AB": 1, "CLUSTER_M": 4},
+         {**TURNS, "BLOCK_SIZE_N": 208, "SWAP_AB": 1, "CLUSTER_M": 4, "PINGPONG": 0}),
+    Case("clusters_where_operands_are_shared", On(LARGE), {**TURNS, "CLUSTER_N": 2},
+         {**TURNS, "CLUSTER_M": 2, "CLUSTER_N": 2}),
     # 48 x 2 tiles are 12 clusters of 8, of which 13 run at once; 48 x 6 are 36. Eight beside each other were not tried.
     Case("clusters_where_operands_are_shared", FEW, {**EIGHTS, "CLUSTER_M": 4, "CLUSTER_N": 2},
          {**EIGHTS, "BLOCK_SIZE_N": 48, "CLUSTER_M": 4, "CLUSTER_N": 2}),
