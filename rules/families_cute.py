@@ -128,8 +128,9 @@ def one_order_of_operands(c, p, d):
     never_plain = (c.BLOCK_SIZE_N % 16 != 0) | ((p.layout_b == "row") & (beside | (c.BLOCK_SIZE_N % 32 != 0)))
     plain &= ~never_plain
     fits, swapped_fits = work <= most_work(c, p), swapped_work <= most_work(c, p)
-    as_well = (of_plain <= 0.9 * of_swapped) | (fits & ~swapped_fits)
-    swapped_as_well = (of_swapped <= 0.9 * of_plain) | (swapped_fits & ~fits)
+    waves, swapped_waves = (np.ceil(blocks * c.SPLIT_K * p.batch / d.num_sms) for blocks in (of_plain, of_swapped))
+    as_well = (of_plain <= 0.9 * of_swapped) | (waves <= 0.9 * swapped_waves) | (fits & ~swapped_fits)
+    swapped_as_well = (of_swapped <= 0.9 * of_plain) | (swapped_waves <= 0.9 * waves) | (swapped_fits & ~fits)
     return np.where(c.SWAP_AB == 1, ~plain | swapped_as_well, plain | as_well)
 
 

@@ -175,6 +175,9 @@ HEURISTIC_CASES = (
     # Swapped, two blocks of 208 columns along M compute 1.33 times C; as they are, 1.24 times.
     Case("one_order_of_operands", On((320, 200, 4096), keys=NT), {**CUTE, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 208},
          {**CUTE, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 160}),
+    # 8 x 16 tiles as they are, and 10 x 13 swapped: in pairs along M 140, more than a wave.
+    Case("one_order_of_operands", On((1024, 1280, 8192), keys=NT), {**CUTE, "BLOCK_SIZE_N": 80, "CLUSTER_N": 2},
+         {**CUTE, "BLOCK_SIZE_N": 80}),
     # 5 waves of 152 columns beside 5 of 160 and 6 of 144; 8 of 104 beside 7 of 112.
     Case("eights_where_they_save", On((5000, 5000, 5000)), {**TALL, "BLOCK_SIZE_N": 152},
          {**TALL, "BLOCK_SIZE_N": 104}),
