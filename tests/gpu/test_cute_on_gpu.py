@@ -236,6 +236,7 @@ PACKED = (
     ((128, 128, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1, "CLUSTER_M": 2}),
     ((64, 96, 64), {"SWAP_AB": 1}),
     ((128, 64, 64), {"split_k": 3, "CLUSTER_N": 2}),
+    ((128, 128, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1, "CLUSTER_N": 4, "SWAP_AB": 1}),
 )
 
 
@@ -255,6 +256,7 @@ IN_PLACE: Any = (
     ((128, 128, 64), {"PROGRAMS_PER_SM": 1, "PINGPONG": 1, "SWAP_AB": 1}),
     ((192, 160, 64), {"SWAP_AB": 1}),
     ((64, 48, 128), {"SWAP_AB": 1, "split_k": 4}),
+    ((64, 224, 64), {"SWAP_AB": 1, "CLUSTER_M": 4}),
     ((128, 64, 64), {"split_k": 3}),
     ((64, 32, 64), {"SWAP_AB": 1, "split_k": 27}),
     ((64, 16, 256), {}),

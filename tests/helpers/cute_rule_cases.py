@@ -178,6 +178,13 @@ HEURISTIC_CASES = (
     # 8 x 16 tiles as they are, and 10 x 13 swapped: in pairs along M 140, more than a wave.
     Case("one_order_of_operands", On((1024, 1280, 8192), keys=NT), {**CUTE, "BLOCK_SIZE_N": 80, "CLUSTER_N": 2},
          {**CUTE, "BLOCK_SIZE_N": 80}),
+    # 16 x 4 clusters of two: 4 clusters are a whole side, 8 are the same. 32 x 32 tiles are not walked one by one.
+    Case("groups_within_clusters", On((1024, 1280, 8192)),
+         {**CUTE, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 160, "CLUSTER_N": 2, "GROUP_SIZE_M": 4},
+         {**CUTE, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 160, "CLUSTER_N": 2, "GROUP_SIZE_M": 8}),
+    Case("groups_within_clusters", On(LARGE), {**CUTE, "GROUP_SIZE_M": 16}, {**CUTE, "GROUP_SIZE_M": 1}),
+    Case("groups_within_clusters", On((392, 19216, 888)), {**SWAPPED, "GROUP_SIZE_M": 1},
+         {**SWAPPED, "GROUP_SIZE_M": 8}),
     # 5 waves of 152 columns beside 5 of 160 and 6 of 144; 8 of 104 beside 7 of 112.
     Case("eights_where_they_save", On((5000, 5000, 5000)), {**TALL, "BLOCK_SIZE_N": 152},
          {**TALL, "BLOCK_SIZE_N": 104}),

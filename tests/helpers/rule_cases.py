@@ -21,7 +21,7 @@ from gemm_tuner.space import prune
 
 BY_NAME = {rule.name: rule for rule in prune.load_rules(RULES)}
 # The largest values of the space that a rule asks for.
-LARGEST = {"SPLIT_K": 66, "num_stages": 8, "NUM_XCDS": 8}
+LARGEST = {"GROUP_SIZE_M": 16, "SPLIT_K": 66, "num_stages": 8, "NUM_XCDS": 8}
 FP8 = {"dtype_a": "fp8_e4m3", "dtype_b": "fp8_e4m3"}
 BLOCK_SCALES = {**FP8, "scaling": "block"}
 INT8 = {"dtype_a": "int8", "dtype_b": "int8", "dtype_c": "int32"}
