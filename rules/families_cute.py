@@ -140,9 +140,9 @@ def one_order_of_operands(c, p, d):
 def groups_within_clusters(c, p, d):
     """Groups beyond the one that first covers the shorter side of C in clusters give the same order again.
 
-    Of gemm_cute, over more than 8 clusters, one was never the best by more than 0.3 %, in tables of 16 sizes and searches
-    of 50: 2200x13808x2688 takes 223 us, in groups of 16 201. In groups of two 1024x1280x8192 takes 29.6 us in 64 x 160,
-    in others 41 to 49 (H200). Spaces without as many numbers, as of the other families, keep one.
+    Of gemm_cute, over more than 8 clusters, one was never the best by more than 0.3 %, in tables of 16 sizes and
+    searches of 50: 2200x13808x2688 takes 223 us, in groups of 16 201. In groups of two 1024x1280x8192 takes 29.6 us in
+    64 x 160, in others 41 to 49 (H200). Spaces without as many numbers, as of the other families, keep one.
     """
     rows, columns = sides_of_tile(c, d)
     swapped = c.SWAP_AB == 1
