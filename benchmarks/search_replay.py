@@ -19,7 +19,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -178,11 +178,25 @@ def summary(replays: Sequence[Outcome]) -> dict[str, float]:
     }
 
 
+def shaken(landscapes: Sequence[Landscape], pct: float, seed: int) -> list[Landscape]:
+    """The landscapes with predictions that are changed at random, by a standard deviation of ``pct`` percent."""
+    draw = np.random.default_rng(seed)
+    return [
+        replace(
+            one,
+            candidates=one.candidates.assign(
+                predicted_us=one.candidates["predicted_us"] * np.exp(draw.normal(0, pct / 100, len(one.candidates)))
+            ),
+        )
+        for one in landscapes
+    ]
+
+
 def searched(name: str, landscapes: Sequence[Landscape], device: Device, args: argparse.Namespace) -> list[Outcome]:
     replays: list[Outcome] = []
     for seed in range(args.seeds):
         search = Random(args.budget, seed) if name == "random" else make_search(name, seed=seed, jobs=args.jobs)
-        for sizes in runs(landscapes, args.alone):
+        for sizes in runs(shaken(landscapes, args.shake_pct, seed) if args.shake_pct else landscapes, args.alone):
             replays += replay(search, sizes, device, seed=seed, budget=args.budget)
     return replays
 
@@ -211,6 +225,12 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=None, help="largest share of a size's configurations asked")
     parser.add_argument("--alone", action="store_true", help="each size by itself")
     parser.add_argument("--seeds", type=int, default=1, help="repeat with the seeds 0 to this less one")
+    parser.add_argument(
+        "--shake_pct",
+        type=float,
+        default=0.0,
+        help="change predictions at random by about so much, anew for each seed: what a search finds by luck evens out",
+    )
     parser.add_argument("--jobs", type=int, default=2, help="threads of the learned model")
     parser.add_argument(
         "--landscapes",

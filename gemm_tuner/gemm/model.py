@@ -18,19 +18,18 @@ run. A prediction is never reported as a measurement.
 * pointers: where rows start at no multiple of 16 bytes, the loads of single elements, or of few, that an SM issues.
 * tile_end: the time to store a tile of C that does not overlap with the next tile.
 * clusters: run on whole groups of SMs and share loads, so a cluster counts as a wider tile.
-* memory: bytes over bandwidth; few tiles reach only a part of the bandwidth.
+* memory: bytes over bandwidth, with those that are read again (``read_again_bytes``); few tiles reach only a part of
+  the bandwidth.
 * roofline: the larger of operations over rate and bytes over bandwidth, at the shares that kernels reach.
 * pack: the preceding kernel that copies operands with unaligned rows.
 * start, split_k: start and drain of the kernel; the second kernel or the wait for the last slice, and partial sums.
 
 The constants below were fitted to timings of an H200; docs/model.md says how, and how well the model ranks.
-``features`` are the inputs of the search's regression, which learns from the times of a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +39,7 @@ from gemm_tuner.core.records import Device
 from gemm_tuner.gemm.descriptors import elements_a_load, whole_rows
 from gemm_tuner.gemm.families import gemm_cute
 from gemm_tuner.gemm.families.family import rates_of, rows_of
-from gemm_tuner.gemm.problem import GemmProblem, Layout
-
-if TYPE_CHECKING:
-    import pandas as pd
+from gemm_tuner.gemm.problem import GemmProblem
 
 Floats = npt.NDArray[np.float64]
 
@@ -80,6 +76,9 @@ IN_PLACE_COMPUTE, IN_PLACE_L2, IN_PLACE_LATENCY = 1.33, 2.4, 1.58
 # Fitted: the exponent of norm, and how bandwidth grows with the share of SMs that have a tile.
 SHARPNESS = 3.5
 FEW_TILES = 0.16
+# The share of L2 that keeps an operand from one group of clusters to the next: of 0.1, 0.2 and 0.3 the one with which
+# searches over benchmarks/landscapes_cute find the fastest.
+KEPT_IN_L2 = 0.2
 # Of so many blocks, fewer clusters run at a time than the SMs would hold, since groups of SMs hold no whole number of
 # them: on 132 SMs of an H200 30 of four take one wave, 32 two (2026-11-24).
 LARGE_CLUSTER, CLUSTERS_LESS = 4, 3
@@ -231,6 +230,23 @@ def split_k_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     return us
 
 
+def read_again_bytes(c: Any, problem: GemmProblem, device: Device) -> Floats:
+    """Bytes of A and B beyond one reading of each, shape (configurations,).
+
+    In CuTe DSL clusters walk along the longer side of C, in groups of GROUP_SIZE_M along the shorter one. The operand
+    along the longer side is read anew for each group, as far as L2 does not keep it. Of Triton's families 0: they walk
+    along N, and such a term does not improve how they are ranked.
+    """
+    rows = np.ceil(rows_of_tiles(c, problem) / c.CLUSTER_M)
+    columns = np.ceil(np.ceil(problem.n / c.BLOCK_SIZE_N) / c.CLUSTER_N)
+    groups = np.ceil(np.minimum(rows, columns) / c.GROUP_SIZE_M)
+    bytes_a = problem.m * problem.k * DTYPES[problem.dtype_a].size_bytes
+    bytes_b = problem.k * problem.n * DTYPES[problem.dtype_b].size_bytes
+    walked_bytes = np.where(rows <= columns, bytes_b, bytes_a)
+    again = problem.batch * (groups - 1) * np.maximum(0.0, walked_bytes - KEPT_IN_L2 * device.l2_bytes)
+    return np.where(rows_of(c.family, lambda family: family.language == "cute"), again, 0.0)
+
+
 def predict_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     """Predicted kernel time of every configuration, microseconds. c: columns by name, arrays or a DataFrame."""
     c = gemm_cute.completed(c, problem, device)
@@ -246,53 +262,10 @@ def predict_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
 
     bandwidth = device.dram_gbps * BANDWIDTH_REACHED * 1e3
     busy = np.maximum(0.05, np.minimum(1.0, tiles / device.num_sms))
-    memory_us = problem.bytes_moved / (bandwidth * busy**FEW_TILES)
+    read_bytes = problem.bytes_moved + read_again_bytes(c, problem, device)
+    memory_us = read_bytes / (bandwidth * busy**FEW_TILES)
     compute_us = problem.flops / (device.tflops(problem.rate_key) * rates_of(c.family, "reached") * 1e6)
     floor_us = np.maximum(compute_us, problem.bytes_moved / bandwidth)
     beside_us = pack_us(c, problem, device) + split_k_us(c, problem, device)
     total_us: Floats = norm(waves * of_a_tile, memory_us, floor_us) + START_US + beside_us
     return total_us
-
-
-LOGARITHMIC = (
-    *("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "SPLIT_K", "num_warps", "NUM_XCDS"),
-    *("CLUSTER_M", "CLUSTER_N"),
-)
-PLAIN = (
-    *("num_stages", "EPILOGUE_SUBTILE", "PROGRAMS_PER_SM", "WARP_SPECIALIZE", "STREAM_B", "ROW_STEP", "PACK_BLOCK"),
-    *("PINGPONG", "SWAP_AB"),
-    *("waves_per_eu", "matrix_instr_nonkdim", "kpack"),
-)
-
-
-def features(candidates: pd.DataFrame, problem: GemmProblem, device: Device, families: Sequence[str]) -> Floats:
-    """Features of the search's regression, shape (candidates, features), with the same columns for every size of a run.
-    families: the kernel families of all sizes of the run."""
-    c = gemm_cute.completed(candidates, problem, device)
-    m, n, k = problem.m, problem.n, problem.k
-    size_a, size_b = DTYPES[problem.dtype_a].size_bytes, DTYPES[problem.dtype_b].size_bytes
-    rows, columns = rows_of_tiles(c, problem), np.ceil(n / c.BLOCK_SIZE_N)
-    tiles = tiles_of(c, problem)
-    blocks_of_k = np.ceil(k / (c.BLOCK_SIZE_K * c.SPLIT_K))
-    resident = resident_blocks(c, problem, device)
-    slots = usable_sms(c, device) * np.where(c.PROGRAMS_PER_SM > 0, c.PROGRAMS_PER_SM, resident)
-    block_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
-    waves = tiles / slots
-    of_size = (
-        *(np.log2(m), np.log2(n), np.log2(k), np.log2(problem.flops / problem.bytes_moved)),
-        *(float(problem.layout_a == Layout.ROW), float(problem.layout_b == Layout.ROW), float(size_a), float(size_b)),
-    )
-    parts = [
-        *(np.log2(getattr(c, axis)) for axis in LOGARITHMIC),
-        *(getattr(c, axis) for axis in PLAIN),
-        *((c.family == family) for family in families),
-        *(np.log2(tiles), np.log2(waves), waves / np.ceil(waves), np.log2(tiles / device.num_sms), resident),
-        *(np.log2(blocks_of_k), np.log2(block_bytes), np.log2(block_bytes * c.num_stages)),
-        np.log2(c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (device.target.warp_size * c.num_warps)),
-        np.log2(c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (c.BLOCK_SIZE_M + c.BLOCK_SIZE_N)),
-        np.log2(rows * c.BLOCK_SIZE_M / m),
-        np.log2(columns * c.BLOCK_SIZE_N / n),
-        np.log2(c.predicted_us / roofline_us(problem, device)),
-        *(np.full(len(candidates), value) for value in of_size),
-    ]
-    return np.column_stack([np.asarray(part, dtype=np.float64) for part in parts])

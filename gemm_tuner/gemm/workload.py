@@ -93,9 +93,9 @@ class GemmWorkload(WorkloadDefaults):
     def features(
         self, candidates: pd.DataFrame, problem: GemmProblem, device: Device, families: Sequence[str]
     ) -> Floats:
-        from gemm_tuner.gemm import model
+        from gemm_tuner.gemm import features
 
-        return model.features(candidates, problem, device, families)
+        return features.features(candidates, problem, device, families)
 
     def compile_work(self, candidates: pd.DataFrame, problem: GemmProblem, target: Target) -> tuple[Any, Any]:
         from gemm_tuner.gemm import compile_work

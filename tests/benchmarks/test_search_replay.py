@@ -34,6 +34,14 @@ def test_regret_is_how_much_slower_the_best_asked_for_is_than_the_best_of_all() 
     assert found[0].regret_pct == pytest.approx(25.0)
 
 
+def test_shaken_predictions_differ_from_seed_to_seed_and_times_do_not() -> None:
+    one = landscape({1: 5.0, 2: 6.0, 4: 4.0, 8: 3.2})
+    (first,), (second,), (again,) = (replay.shaken([one], 1.0, seed) for seed in (0, 1, 0))
+    of_first, of_second = (shaken.candidates["predicted_us"].to_numpy() for shaken in (first, second))
+    assert (of_first != of_second).all() and (of_first == again.candidates["predicted_us"].to_numpy()).all()
+    assert 0 < np.abs(of_first / 10.0 - 1).max() < 0.05 and first.time_us.equals(one.time_us)  # type: ignore[attr-defined]
+
+
 def test_the_summary_counts_each_size_once_and_shares_by_configuration() -> None:
     replays = [replay.Outcome("a", 0, 0.0, 10, 100, 2), replay.Outcome("b", 0, 3.0, 10, 900, 3)]
     figures = replay.summary(replays)
