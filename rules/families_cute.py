@@ -28,8 +28,6 @@ FEW_ROWS = 64
 # Hopper's space has all numbers of slices of K up to the first of these, and from there to the last such that 2 to 19
 # tiles have one that fills 83 % of 132 SMs or more, each less than 1.3 times the one before.
 FEW_SLICES, MOST_SLICES = 6, 66
-# Hopper's space has groups of 1, 2, 4 and 8 clusters, and of so many.
-MOST_GROUP = 16
 
 
 def sides_of_tile(c, d, swapped=None, columns=None):
@@ -136,21 +134,49 @@ def one_order_of_operands(c, p, d):
     return np.where(c.SWAP_AB == 1, ~plain | swapped_as_well, plain | as_well)
 
 
-@rule(HEURISTIC, families=CUTE)
-def groups_within_clusters(c, p, d):
-    """Groups beyond the one that first covers the shorter side of C in clusters give the same order again.
-
-    Of gemm_cute, over more than 8 clusters, one was never the best by more than 0.3 %, in tables of 16 sizes and
-    searches of 50: 2200x13808x2688 takes 223 us, in groups of 16 201. In groups of two 1024x1280x8192 takes 29.6 us in
-    64 x 160, in others 41 to 49 (H200). Spaces without as many numbers, as of the other families, keep one.
-    """
+def clusters_of_class(c, p, d):
+    """Clusters along the first and the second side of the class's C, which is transposed where operands are swapped."""
     rows, columns = sides_of_tile(c, d)
     swapped = c.SWAP_AB == 1
     along_m = np.ceil(p.m / (rows * np.where(swapped, c.CLUSTER_N, c.CLUSTER_M)))
     along_n = np.ceil(p.n / (columns * np.where(swapped, c.CLUSTER_M, c.CLUSTER_N)))
-    shorter = np.minimum(along_m, along_n)
-    one = (shorter <= MOST_GROUP / 2) | (c.family != "gemm_cute") | (c.largest["GROUP_SIZE_M"] != MOST_GROUP)
-    return np.where(c.GROUP_SIZE_M == 1, one, c.GROUP_SIZE_M < 2 * shorter)
+    return np.where(swapped, along_n, along_m), np.where(swapped, along_m, along_n)
+
+
+def order_of_clusters(group, first, second):
+    """(whether groups lie along the first side, clusters in a group), by quack's TileScheduler: along the shorter side,
+    both rounded up to whole groups, and no more than it has. A side of one cluster leaves a single order."""
+    of_first = np.ceil(second / group) * group > np.ceil(first / group) * group
+    single = np.minimum(first, second) == 1
+    return of_first | single, np.where(single, 1, np.minimum(group, np.where(of_first, first, second)))
+
+
+@rule(HEURISTIC, families=CUTE)
+def orders_of_clusters(c, p, d):
+    """Of groups in which clusters walk in the same order the smallest is kept, and of small operands 1, 2 and 8.
+
+    Of bf16 in gemm_cute groups of one were never ahead by more than 0.3 % where both sides have more than 8 clusters
+    (tables of 16 sizes, searches of 50): 2200x13808x2688 takes 223 us one by one, 201 in groups of 16. In groups of two
+    1024x1280x5120 takes 19.9 us in 64 x 160, in others 25 to 26, 1024x1280x2048 9.7 and 11.8 to 12.4 (H200).
+    """
+    first, second = clusters_of_class(c, p, d)
+    kept = np.full(c.GROUP_SIZE_M.shape, False)
+    for family in CUTE:
+        of_family = c.family == family
+        if not of_family.any():
+            continue
+        numbers = c.values_of(family, "GROUP_SIZE_M")
+        if p.bytes_moved <= d.l2_bytes / 4:
+            numbers = [number for number in numbers if number in (1, 2, 8)] or numbers
+        own = np.isin(c.GROUP_SIZE_M, numbers)
+        by_two = family == "gemm_cute" and 2 in numbers and not gemm_cute.in_tensor_memory(d)
+        own &= (c.GROUP_SIZE_M > 1) | (np.minimum(first, second) <= 8) | (not by_two)
+        of_first, size = order_of_clusters(c.GROUP_SIZE_M, first, second)
+        for number in numbers:
+            other_of_first, other_size = order_of_clusters(number, first, second)
+            own &= (c.GROUP_SIZE_M <= number) | (of_first != other_of_first) | (size != other_size)
+        kept |= own & of_family
+    return kept
 
 
 @rule(HEURISTIC, families=CUTE)
@@ -234,8 +260,8 @@ def clusters_where_operands_are_shared(c, p, d):
     """Clusters of four are for launches whose last wave needs none of the SMs that they leave idle, a tenth.
 
     They read what they share once from L2, which limits many products. With warp groups in turns 472x17272x3240 takes
-    76.1 us in place of 87.9, 392x19216x888 24.5 (27.2), 11320x560x9928 179.5 (199.6); of 12 sizes with more waves than
-    others need none was faster (H200). Four and eight are also for small tiles that all run at once, as cuBLAS has them
+    76.1 us in place of 87.9, 392x19216x888 24.5 (27.2), 11320x560x9928 179.5 (199.6); of 12 sizes of many waves none was
+    faster in fours, whatever its last wave needs (H200). Four and eight are also for small tiles that all run at once, as cuBLAS has them
     (200x3072x12288 fp8: 4x2; 5056x408x488: 1x4): they compute no more than a fifth beyond C, and eight have both sides.
     On Blackwell, where none was timed: up to four.
     """

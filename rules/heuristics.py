@@ -78,14 +78,10 @@ def group_within_matrix(c, p, d):
     return (c.GROUP_SIZE_M == 1) | (c.GROUP_SIZE_M * c.BLOCK_SIZE_M < 2 * p.m)
 
 
-@rule(HEURISTIC)
+@rule(HEURISTIC, families=WITHOUT_CLUSTERS)
 def group_when_operands_exceed_l2(c, p, d):
-    """Tile order matters little while the operands fit into a quarter of L2; one grouped order is kept.
-
-    Of gemm_cute two: 1024x1280x2048 takes 9.7 us by groups of two in 64 x 160, 11.8 one by one, 12.4 by 8 (H200).
-    """
-    few = (c.GROUP_SIZE_M == 1) | (c.GROUP_SIZE_M == 8) | ((c.GROUP_SIZE_M == 2) & (c.family == "gemm_cute"))
-    return few | (p.bytes_moved > d.l2_bytes / 4)
+    """Tile order matters little while the operands fit into a quarter of L2; one grouped order is kept."""
+    return (c.GROUP_SIZE_M == 1) | (c.GROUP_SIZE_M == 8) | (p.bytes_moved > d.l2_bytes / 4)
 
 
 @rule(HEURISTIC, families=TILED)

@@ -200,7 +200,7 @@ def load_space(options: RunOptions, device: Device) -> Space:
         if own
         else prune.load_rules(options.rules_dir, heuristics=options.heuristics)
     )
-    return Space(configs, prune.columns_of(configs), rules, options.kind, axes)
+    return Space(configs, prune.columns_of(configs, axes), rules, options.kind, axes)
 
 
 def rules_of(own: OwnSpace, *, heuristics: bool = True) -> tuple[Rule, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -88,11 +88,13 @@ def load_rules(rules_dir: Path, *, heuristics: bool = True) -> tuple[Rule, ...]:
     return tuple(found)
 
 
-def columns_of(configs: pd.DataFrame) -> Any:
+def columns_of(configs: pd.DataFrame, axes: Axes | None = None) -> Any:
     """The columns of the space as arrays of shape (configurations,), the input of rules and of the model.
 
-    family:   a Categorical; comparing it with a name is about a hundred times faster than with an array of strings.
-    largest:  the largest value of each axis in the whole space. families: the names of all families in it.
+    family:    a Categorical; comparing it with a name is about a hundred times faster than with an array of strings.
+    largest:   the largest value of each axis in the whole space. families: the names of all families in it.
+    values_of: gives the values of an axis that a family has in the whole space, in order: of ``axes``, if it is all
+               combinations of these.
     """
     import pandas as pd  # here, because launchers are started before pandas is imported
 
@@ -100,7 +102,14 @@ def columns_of(configs: pd.DataFrame) -> Any:
     counted = {axis: column for axis, column in columns.items() if np.issubdtype(column.dtype, np.integer)}
     largest = {axis: int(column.max()) for axis, column in counted.items()} if len(configs) else {}
     family = pd.Categorical(configs["family"])
-    return SimpleNamespace(family=family, families=frozenset(family.categories), largest=largest, **columns)
+
+    @cache
+    def values_of(name: str, axis: str) -> tuple[Any, ...]:
+        found = axes[name].get(axis, (0,)) if axes else np.unique(columns[axis][family == name]).tolist()
+        return tuple(sorted(found))
+
+    whole = {"families": frozenset(family.categories), "largest": largest, "values_of": values_of}
+    return SimpleNamespace(family=family, **whole, **columns)
 
 
 def apply(columns: Any, problem: Problem, device: Device, rules: tuple[Rule, ...], axes: Axes | None = None) -> Pruned:

@@ -21,12 +21,16 @@ Mask = npt.NDArray[np.bool_]
 Axes = Mapping[str, Mapping[str, Sequence[Any]]]
 
 
+# What columns have that is of the whole space.
+OF_THE_SPACE = ("families", "largest", "values_of")
+
+
 class SomeRows:
-    """A subset of the rows of ``columns_of``; a column is taken when it is first used. ``largest`` and ``families``
-    remain those of the whole space. It has no methods, since an axis may have any name."""
+    """A subset of the rows of ``columns_of``; a column is taken when it is first used. What is OF_THE_SPACE remains. It
+    has no methods, since an axis may have any name."""
 
     def __init__(self, columns: Any, rows: Rows) -> None:
-        self.families, self.largest = columns.families, columns.largest
+        vars(self).update((name, getattr(columns, name)) for name in OF_THE_SPACE)
         self._columns, self._rows = columns, rows
         self._before: dict[str, Any] = {}
         self._mask: Mask | None = None
@@ -38,14 +42,14 @@ class SomeRows:
         return column
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (name.startswith("_") or name in ("families", "largest")):
+        if not name.startswith("_"):
             raise AttributeError(f"a rule may not keep {name}: it would be that of other rows for the next one")
         vars(self)[name] = value
 
 
 def taken(some: SomeRows) -> set[str]:
     """The columns that were used."""
-    return {name for name in vars(some) if not name.startswith("_")} - {"families", "largest"}
+    return {name for name in vars(some) if not name.startswith("_")} - {*OF_THE_SPACE}
 
 
 def forget(some: SomeRows, columns: Iterable[str]) -> None:

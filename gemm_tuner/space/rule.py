@@ -4,7 +4,8 @@ A rule is a function of the columns of the configurations, the problem and the d
 configurations to keep; the first line of its docstring is the reason for rejecting the others. Columns are numpy arrays
 of shape (configurations,), so ``&``, ``|`` and ``np.where`` replace and, or and if. The result for a configuration must
 not depend on which other rows are present: of those that differ in no column that rules have read, one is there for
-all. ``c.largest["SPLIT_K"]`` is the largest value in the whole space.
+all. ``c.largest["SPLIT_K"]`` is the largest value in the whole space, ``c.values_of("gemv", "SPLIT_K")`` are those that
+a family has in it.
 """
 
 from __future__ import annotations

@@ -179,11 +179,17 @@ HEURISTIC_CASES = (
     Case("one_order_of_operands", On((1024, 1280, 8192), keys=NT), {**CUTE, "BLOCK_SIZE_N": 80, "CLUSTER_N": 2},
          {**CUTE, "BLOCK_SIZE_N": 80}),
     # 16 x 4 clusters of two: 4 clusters are a whole side, 8 are the same. 32 x 32 tiles are not walked one by one.
-    Case("groups_within_clusters", On((1024, 1280, 8192)),
+    Case("orders_of_clusters", On((1024, 1280, 8192)),
          {**CUTE, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 160, "CLUSTER_N": 2, "GROUP_SIZE_M": 4},
          {**CUTE, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 160, "CLUSTER_N": 2, "GROUP_SIZE_M": 8}),
-    Case("groups_within_clusters", On(LARGE), {**CUTE, "GROUP_SIZE_M": 16}, {**CUTE, "GROUP_SIZE_M": 1}),
-    Case("groups_within_clusters", On((392, 19216, 888)), {**SWAPPED, "GROUP_SIZE_M": 1},
+    Case("orders_of_clusters", On(LARGE), {**CUTE, "GROUP_SIZE_M": 16}, {**CUTE, "GROUP_SIZE_M": 1}),
+    # 4 x 12 clusters: there are groups of 1 and 8 only, of which 8 are the whole shorter side.
+    Case("orders_of_clusters", On((511, 1535, 8191)), {**PACKED, "GROUP_SIZE_M": 8}, {**PACKED, "GROUP_SIZE_M": 2}),
+    # 4 x 8 clusters are walked by the longer side in groups of 8, for both sides are one group.
+    Case("orders_of_clusters", On((512, 1024, 16384)), {**CUTE, "GROUP_SIZE_M": 8}, {**CUTE, "GROUP_SIZE_M": 16}),
+    # Of small operands 4 are not tried.
+    Case("orders_of_clusters", On((1024, 1024, 1024)), {**CUTE, "GROUP_SIZE_M": 8}, {**CUTE, "GROUP_SIZE_M": 4}),
+    Case("orders_of_clusters", On((392, 19216, 888)), {**SWAPPED, "GROUP_SIZE_M": 1},
          {**SWAPPED, "GROUP_SIZE_M": 8}),
     # 5 waves of 152 columns beside 5 of 160 and 6 of 144; 8 of 104 beside 7 of 112.
     Case("eights_where_they_save", On((5000, 5000, 5000)), {**TALL, "BLOCK_SIZE_N": 152},

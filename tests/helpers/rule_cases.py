@@ -18,10 +18,11 @@ from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.pipeline.prepare import Space, load_space
 from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.space import prune
+from gemm_tuner.space.row_groups import OF_THE_SPACE
 
 BY_NAME = {rule.name: rule for rule in prune.load_rules(RULES)}
 # The largest values of the space that a rule asks for.
-LARGEST = {"GROUP_SIZE_M": 16, "SPLIT_K": 66, "num_stages": 8, "NUM_XCDS": 8}
+LARGEST = {"SPLIT_K": 66, "num_stages": 8, "NUM_XCDS": 8}
 FP8 = {"dtype_a": "fp8_e4m3", "dtype_b": "fp8_e4m3"}
 BLOCK_SCALES = {**FP8, "scaling": "block"}
 INT8 = {"dtype_a": "int8", "dtype_b": "int8", "dtype_c": "int32"}
@@ -74,7 +75,7 @@ def keeps(name: str, on: On, changes: dict[str, Any]) -> bool:
     assert not rule.families or one.family in rule.families, f"{name} is never asked about {one.family}"
     target = device(on.arch)
     assert rule.backend in ("", target.target.backend), f"{name} is never asked on {on.arch}"
-    return len(prune.apply(columns(one, largest=LARGEST), on.problem, target, (rule,)).kept) == 1
+    return len(prune.apply(columns(one, largest=LARGEST, arch=on.arch), on.problem, target, (rule,)).kept) == 1
 
 
 @cache
@@ -112,7 +113,7 @@ def thin_space(arch: str, *, heuristics: bool = True) -> Space:
 def some_rows(all_columns: Any, rows: Any) -> Any:
     """Some configurations of a space, as columns."""
     some = {axis: getattr(all_columns, axis)[rows] for axis in ("family", *AXES)}
-    return SimpleNamespace(**some, largest=all_columns.largest, families=all_columns.families)
+    return SimpleNamespace(**some, **{name: getattr(all_columns, name) for name in OF_THE_SPACE})
 
 
 PLAIN = {
@@ -124,7 +125,7 @@ PLAIN = {
 @cache
 def plain_part(arch: str) -> Any:
     """A part of the shipped space. What rules keep of it they keep of the whole: an answer is of one configuration, and
-    of the largest values and the families of the whole space, which a thin one has too."""
+    of what is OF_THE_SPACE, which a thin one has too."""
     whole = thin_space(arch).columns
 
     def plain(axis: str, values: list[int]) -> list[int]:
@@ -132,5 +133,5 @@ def plain_part(arch: str) -> Any:
 
     c = space_of(changed_space_text(arch, plain), arch).columns
     part = some_rows(c, np.flatnonzero((c.GROUP_SIZE_M == 1) & (c.EPILOGUE_SUBTILE == 1) & (c.family != "gemv")))
-    part.largest, part.families = whole.largest, whole.families
+    vars(part).update((name, getattr(whole, name)) for name in OF_THE_SPACE)
     return part

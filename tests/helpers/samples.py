@@ -72,11 +72,15 @@ def shipped(arch: str, *, heuristics: bool = True, families: tuple[str, ...] = (
 FAMILIES = frozenset(("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k", "gemm_packed", "gemv"))
 
 
-def columns(*configs: KernelConfig, largest: dict[str, int] | None = None) -> Any:
-    """The columns of some configurations, as a rule sees them among a whole space with these largest values."""
+def columns(*configs: KernelConfig, largest: dict[str, int] | None = None, arch: str = "") -> Any:
+    """The columns of some configurations, as a rule sees them among a whole space with these largest values, and with
+    the values that families have in the shipped space of ``arch``."""
     made = prune.columns_of(pd.DataFrame([one.to_dict() for one in configs]))
     made.largest = {**made.largest, **(largest or {})}
     made.families = FAMILIES
+    if arch:
+        families = space.load(RULES / f"space_{arch}.yaml", arch).families
+        made.values_of = lambda family, axis: tuple(sorted(families[family].get(axis, (0,))))
     return made
 
 
