@@ -116,7 +116,7 @@ def one_order_of_operands(c, p, d):
     With A along K, tiles of 64, 128, 192 and 256 columns stay, those of warp groups that take turns, and those of less
     than 64 columns with B along K. Others are swapped, which stores longer rows of C. With B along N, columns not in
     32s cost 20 % and more, so that these are always swapped. The other order is kept, too, where it takes 10 % fewer
-    blocks, or this one computes too much beyond C. Scales of blocks, Blackwell and A along M: not swapped.
+    blocks or waves, or this one computes too much beyond C. Scales of blocks, Blackwell and A along M: not swapped.
     """
     if p.m <= min(256, p.n):
         return np.full(c.BLOCK_SIZE_M.shape, True)
@@ -260,10 +260,10 @@ def clusters_where_operands_are_shared(c, p, d):
     """Clusters of four are for launches whose last wave needs none of the SMs that they leave idle, a tenth.
 
     They read what they share once from L2, which limits many products. With warp groups in turns 472x17272x3240 takes
-    76.1 us in place of 87.9, 392x19216x888 24.5 (27.2), 11320x560x9928 179.5 (199.6); of 12 sizes of many waves none was
-    faster in fours, whatever its last wave needs (H200). Four and eight are also for small tiles that all run at once, as cuBLAS has them
-    (200x3072x12288 fp8: 4x2; 5056x408x488: 1x4): they compute no more than a fifth beyond C, and eight have both sides.
-    On Blackwell, where none was timed: up to four.
+    76.1 us in place of 87.9, 392x19216x888 24.5 (27.2), 11320x560x9928 179.5 (199.6); of 12 sizes of many waves none
+    was faster in fours, whatever its last wave needs (H200). Four and eight are also for small tiles that all run at
+    once, as cuBLAS has them (200x3072x12288 fp8: 4x2; 5056x408x488: 1x4): they compute no more than a fifth beyond C,
+    and eight have both sides. On Blackwell, where none was timed: up to four.
     """
     size = c.CLUSTER_M * c.CLUSTER_N
     if gemm_cute.in_tensor_memory(d):

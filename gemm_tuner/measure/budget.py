@@ -28,8 +28,9 @@ COMPILES = "first kernels"
 FINALS_SHARE = 0.3
 # Share of a profiler start's fixed time that is after its last kernel, for writing and converting the report.
 REPORT_SHARE = 0.5
-# A check may begin so much of a budget too late, since without it the time before is lost. Runs end within 20 %.
-LATE_CHECKS_SHARE = 0.1
+# A check may begin so much of a budget too late, since a run without its check has no result; one that is running is
+# ended LATE_CHECK_S after that. Runs end so much of a budget too late at the most.
+LATE_CHECKS_SHARE, LATE_CHECK_S, LATE_SHARE = 0.1, 2.0, 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,7 @@ class Pace:
     def check_deadline(self) -> float:
         """The Unix time after which no check begins; 0.0 for none. A budget ``at_floor`` has none, so that the single
         check is made even if the profiler start took longer than expected."""
-        late_s = LATE_CHECKS_SHARE * self.budget.total_s
+        late_s = max(0.0, min(LATE_CHECKS_SHARE * self.budget.total_s, LATE_SHARE * self.budget.total_s - LATE_CHECK_S))
         return 0.0 if self.budget.at_floor else self.budget.unix_time(self.budget.until(-late_s))
 
     def finals_reserve_s(self, sizes: int) -> float:

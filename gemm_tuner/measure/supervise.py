@@ -28,6 +28,7 @@ from gemm_tuner.launch.journal import (
 )  # fmt: skip
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, STOP_FILE, VERIFY, Plan
 from gemm_tuner.launch.turn import WAITING_FILE
+from gemm_tuner.measure.budget import LATE_CHECK_S
 from gemm_tuner.measure.launcher_events import Died, OnEvent
 from gemm_tuner.measure.parse_run import Key, at_end, compared_at_end, crash_timing, from_on
 from gemm_tuner.measure.starts_ahead import LOG, Waiting
@@ -43,9 +44,6 @@ MAX_ATTEMPTS = 25
 ACCOUNTED = "accounted"
 # A file in the folder of a probe (a plan that searches for the configuration that crashes finals): ignore its times.
 PROBE = "probe"
-
-# A check that is running when the budget ends gets this much more time.
-LATE_CHECK_S = 2.0
 
 
 class NotBegun(Exception):

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 from announced_floor import Floor, announced_floor
 
-from gemm_tuner.measure.budget import CHECK_GUESS, COMPILE_GUESS, FIRST_GUESS, Budget, Cost, Costs, Pace
+from gemm_tuner.measure.budget import (
+    CHECK_GUESS,
+    COMPILE_GUESS,
+    FIRST_GUESS,
+    LATE_CHECK_S,
+    Budget,
+    Cost,
+    Costs,
+    Pace,
+)
 
 
 @dataclass
@@ -61,6 +70,13 @@ def test_costs_are_guessed_measured_and_kept(tmp_path: Path, clock: Clock) -> No
     later = pace(clock, 60.0, Costs(path), "ncu")
     assert later.start().of(100) == pytest.approx(24.0) and later.check().of(4) == pytest.approx(10.0)
     assert pace(clock, 60.0, Costs(path), "nsys").start() == FIRST_GUESS["nsys"]  # another profiler is another cost
+
+
+@pytest.mark.parametrize("total_s", [5.0, 10.0, 15.0, 30.0, 600.0])
+def test_a_late_check_ends_within_a_fifth_of_the_budget(total_s: float, clock: Clock) -> None:
+    late_s = pace(clock, total_s).check_deadline() - time.time() - total_s
+    assert late_s == pytest.approx(0.0 if total_s <= 10 else min(0.1 * total_s, 0.2 * total_s - LATE_CHECK_S), abs=0.1)
+    assert late_s - 0.1 + LATE_CHECK_S <= max(LATE_CHECK_S, 0.2 * total_s)
 
 
 def test_what_each_call_takes_is_learnt_from_starts_that_differ() -> None:
