@@ -118,6 +118,8 @@ class Workload(Protocol):
 
     # What the search knows of axes, by name; those that are absent are ``Axis()``.
     search_axes: Mapping[str, Axis]
+    # Of how many candidates of a size the guided search times a share, at the most; it still chooses among all.
+    most_searched: float
 
     def compile_work(self, candidates: Any, problem: Problem, target: Target) -> tuple[Any, Any] | None:
         """(kernels, seconds) of a table of configurations, arrays with a number for each row. Rows of this and other

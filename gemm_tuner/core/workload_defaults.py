@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ class WorkloadDefaults:
     configs_are_given = False
     entries: Entries | None = None
     search_axes: Mapping[str, Axis] = {"num_warps": Axis(1.5), "num_stages": Axis(0.7, any_step=True)}
+    most_searched: float = math.inf
     label_meanings: Mapping[str, str] = {}
     config_legend = ""
 

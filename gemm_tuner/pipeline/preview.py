@@ -85,7 +85,7 @@ def estimate(options: RunOptions, states: list[SizeState], device: Device, out: 
     """Prints an estimate of the run's duration from the model and the constants above."""
     kernels = count_kernels(((state, state.kept) for state in states), device)
     total = sum(len(state.kept) for state in states)
-    asked = sum(expected_requests(options.search, len(state.kept)) for state in states)
+    asked = sum(expected_requests(options.search, len(state.kept), options.kind) for state in states)
     compile_s = min(asked, kernels) * COMPILE_CPU_S / options.compile_workers
     method = Method(warmup_calls=options.warmup, timed_calls=options.screen_calls)
     calls = method.warmup_calls + method.timed_calls

@@ -7,6 +7,7 @@ May import core.
 from __future__ import annotations
 
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.search import genetic
 from gemm_tuner.search.plain import Full, Quick
 from gemm_tuner.search.view import Proposals, Requested, Search, SizeView
@@ -71,8 +72,8 @@ def expected_rounds(name: str, requested: int) -> int:
     return {"guided": GUIDED_ROUNDS, "full": full, "genetic": genetic.GENERATIONS}.get(name, 1)
 
 
-def expected_requests(name: str, candidates: int) -> int:
-    """Estimated number of a size's ``candidates`` that a search times."""
-    guided = max(GUIDED_LEAST, round(GUIDED_SHARE * candidates))
+def expected_requests(name: str, candidates: int, kind: str) -> int:
+    """Estimated number of the ``candidates`` of a size, a problem of this kind, that a search times."""
+    guided = max(GUIDED_LEAST, round(GUIDED_SHARE * min(candidates, workload_of(kind).most_searched)))
     bred = genetic.GENERATIONS * max(genetic.LEAST, int(genetic.SHARE * candidates))
     return min(candidates, {"guided": guided, "quick": QUICK_COUNT, "genetic": bred}.get(name, candidates))

@@ -33,8 +33,8 @@ class Guided:
 
     A size without any time after the first round (all failed) gets up to MORE_FIRST extra first rounds.
 
-    first_share, learned_share, polish_share: share of the candidates in each round; at least ``least`` in the first
-                                              two.
+    first_share, learned_share, polish_share: share of the candidates in each round, of ``Workload.most_searched`` at
+                                              the most; at least ``least`` in the first two.
     similarity_penalty: see ``nearness.diverse_sample``.
     optimism: number of standard deviations (over the trees) that are subtracted from an estimate.
     leaders:  the third round tries neighbours of this many of the fastest configurations.
@@ -91,7 +91,7 @@ class Guided:
         expected = dict(zip(size.candidates.index, np.exp(one.log_us).tolist(), strict=True))
         timing = [name for name in requested.get(size.problem, ()) if name in expected]  # others are searched apart
         us = {**{name: expected[name] for name in timing}, **size.timed_us}
-        return self._worth_polishing(size, one, us)[: int(self.polish_share * len(size.candidates))]
+        return self._worth_polishing(size, one, us)[: self._share(size, self.polish_share)]
 
     def _rounds(self) -> tuple[Round, ...]:
         first, learned, polish = map(self._once, (self._first, self._learned, self._polish))
@@ -143,7 +143,7 @@ class Guided:
         for size in (one for one in sizes if one.problem in estimated):
             worth = self._worth_polishing(size, estimated[size.problem], size.timed_us)
             names = not_requested(size, worth, {})
-            chosen[size.problem] = names[: int(self.polish_share * len(size.candidates))]
+            chosen[size.problem] = names[: self._share(size, self.polish_share)]
         return chosen
 
     def _worth_polishing(self, size: SizeView, one: Estimate, us: Mapping[str, float]) -> list[str]:
@@ -155,7 +155,10 @@ class Guided:
         return [name for name in self._order(size, one) if name in worth]
 
     def _count(self, size: SizeView, share: float) -> int:
-        return max(self.least, int(share * len(size.candidates)))
+        return max(self.least, self._share(size, share))
+
+    def _share(self, size: SizeView, share: float) -> int:
+        return int(share * min(len(size.candidates), workload_of(size.problem.kind).most_searched))
 
     def _estimated(self, sizes: Sequence[SizeView], device: Device) -> list[tuple[SizeView, Estimate]]:
         """Each size with its estimates; empty if nothing is timed yet, because the regression needs at least one

@@ -85,6 +85,19 @@ def whole_run(name: str) -> list[dict[GemmProblem, list[str]]]:
     return rounds(make_search(name, round_size=200))
 
 
+def test_a_share_is_of_no_more_candidates_than_the_kind_of_problem_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other kinds ask for a share of all that they have."""
+    size = views()[1]
+    few = replace(size, candidates=size.candidates.head(200))
+    monkeypatch.setattr(WORKLOAD, "most_searched", 200.0)
+    search = Guided(first_share=0.2, least=1)
+    (of_all,), (of_few,) = (search.propose([one], H200).values() for one in (size, few))
+    assert len(of_all) == len(of_few) == 40 and len(size.candidates) > 250
+    monkeypatch.undo()
+    (unlimited,) = Guided(first_share=0.2, least=1).propose([size], H200).values()
+    assert len(unlimited) == int(0.2 * len(size.candidates))
+
+
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_search_asks_candidates_and_nothing_twice(name: str) -> None:
     asked = whole_run(name)
