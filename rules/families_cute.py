@@ -143,21 +143,13 @@ def clusters_of_class(c, p, d):
     return np.where(swapped, along_n, along_m), np.where(swapped, along_m, along_n)
 
 
-def order_of_clusters(group, first, second):
-    """(whether groups lie along the first side, clusters in a group), by quack's TileScheduler: along the shorter side,
-    both rounded up to whole groups, and no more than it has. A side of one cluster leaves a single order."""
-    of_first = np.ceil(second / group) * group > np.ceil(first / group) * group
-    single = np.minimum(first, second) == 1
-    return of_first | single, np.where(single, 1, np.minimum(group, np.where(of_first, first, second)))
-
-
 @rule(HEURISTIC, families=CUTE)
 def orders_of_clusters(c, p, d):
-    """Of groups in which clusters walk in the same order the smallest is kept, and of small operands 1, 2 and 8.
+    """Of groups that give the same order the smallest is kept; for small operands only groups of 1, 2 and 8.
 
     Of bf16 in gemm_cute groups of one were never ahead by more than 0.3 % where both sides have more than 8 clusters
     (tables of 16 sizes, searches of 50): 2200x13808x2688 takes 223 us one by one, 201 in groups of 16. In groups of two
-    1024x1280x5120 takes 19.9 us in 64 x 160, in others 25 to 26, 1024x1280x2048 9.7 and 11.8 to 12.4 (H200).
+    1024x1280x5120 takes 19.9 us in 64 x 160, of one or four 25 to 26, 1024x1280x2048 9.7 and 11.8 to 12.4 (H200).
     """
     first, second = clusters_of_class(c, p, d)
     kept = np.full(c.GROUP_SIZE_M.shape, False)
@@ -171,9 +163,9 @@ def orders_of_clusters(c, p, d):
         own = np.isin(c.GROUP_SIZE_M, numbers)
         by_two = family == "gemm_cute" and 2 in numbers and not gemm_cute.in_tensor_memory(d)
         own &= (c.GROUP_SIZE_M > 1) | (np.minimum(first, second) <= 8) | (not by_two)
-        of_first, size = order_of_clusters(c.GROUP_SIZE_M, first, second)
+        of_first, size = gemm_cute.order_of_clusters(c.GROUP_SIZE_M, first, second)
         for number in numbers:
-            other_of_first, other_size = order_of_clusters(number, first, second)
+            other_of_first, other_size = gemm_cute.order_of_clusters(number, first, second)
             own &= (c.GROUP_SIZE_M <= number) | (of_first != other_of_first) | (size != other_size)
         kept |= own & of_family
     return kept

@@ -233,18 +233,24 @@ def split_k_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
 def read_again_bytes(c: Any, problem: GemmProblem, device: Device) -> Floats:
     """Bytes of A and B beyond one reading of each, shape (configurations,).
 
-    In CuTe DSL clusters walk along the longer side of C, in groups of GROUP_SIZE_M along the shorter one. The operand
-    along the longer side is read anew for each group, as far as L2 does not keep it. Of Triton's families 0: they walk
-    along N, and such a term does not improve how they are ranked.
+    In CuTe DSL clusters walk along one side of C, in groups of GROUP_SIZE_M along the other. The operand along the
+    first is read anew for each group, as far as L2 does not keep it, of one slice of K after another; not where all
+    tiles are computed at once. Of Triton's families 0: they walk along N, and such a term does not improve how they are
+    ranked.
     """
     rows = np.ceil(rows_of_tiles(c, problem) / c.CLUSTER_M)
     columns = np.ceil(np.ceil(problem.n / c.BLOCK_SIZE_N) / c.CLUSTER_N)
-    groups = np.ceil(np.minimum(rows, columns) / c.GROUP_SIZE_M)
+    swapped = np.asarray(c.SWAP_AB) == 1  # then the class's C is transposed
+    first, second = np.where(swapped, columns, rows), np.where(swapped, rows, columns)
+    of_first, size = gemm_cute.order_of_clusters(c.GROUP_SIZE_M, first, second)
+    groups = np.ceil(np.where(of_first, first, second) / size)
     bytes_a = problem.m * problem.k * DTYPES[problem.dtype_a].size_bytes
     bytes_b = problem.k * problem.n * DTYPES[problem.dtype_b].size_bytes
-    walked_bytes = np.where(rows <= columns, bytes_b, bytes_a)
-    again = problem.batch * (groups - 1) * np.maximum(0.0, walked_bytes - KEPT_IN_L2 * device.l2_bytes)
-    return np.where(rows_of(c.family, lambda family: family.language == "cute"), again, 0.0)
+    walked_bytes = np.where(of_first != swapped, bytes_b, bytes_a)
+    lost_bytes = np.maximum(0.0, walked_bytes - KEPT_IN_L2 * device.l2_bytes * c.SPLIT_K)
+    walks = rows_of(c.family, lambda family: family.language == "cute")
+    walks &= tiles_of(c, problem) > usable_sms(c, device)
+    return np.where(walks, problem.batch * (groups - 1) * lost_bytes, 0.0)
 
 
 def predict_us(c: Any, problem: GemmProblem, device: Device) -> Floats:

@@ -29,7 +29,7 @@ FINALS_SHARE = 0.3
 # Share of a profiler start's fixed time that is after its last kernel, for writing and converting the report.
 REPORT_SHARE = 0.5
 # A check may begin so much of a budget too late, since a run without its check has no result; one that is running is
-# ended LATE_CHECK_S after that. Runs end so much of a budget too late at the most.
+# ended LATE_CHECK_S after that. Runs of 10 s and more end at most LATE_SHARE of their budget too late.
 LATE_CHECKS_SHARE, LATE_CHECK_S, LATE_SHARE = 0.1, 2.0, 0.2
 
 

@@ -18,8 +18,7 @@ from gemm_tuner.search.remembered import Remembered, content
 from gemm_tuner.search.staged import Round, next_step
 from gemm_tuner.search.view import Proposals, Requested, SizeView, not_requested
 
-# Extra first rounds of a size without any time. Each doubles the number of requested configurations, up to a quarter of
-# the candidates.
+# Extra first rounds of a size without any time. Each doubles the number of requested configurations.
 MORE_FIRST = 3
 # What is asked for again: the estimates of the learned round and the proposals of four rounds, also for the views of up
 # to four servers, which are searched one after another.

@@ -93,8 +93,8 @@ def columns_of(configs: pd.DataFrame, axes: Axes | None = None) -> Any:
 
     family:    a Categorical; comparing it with a name is about a hundred times faster than with an array of strings.
     largest:   the largest value of each axis in the whole space. families: the names of all families in it.
-    values_of: gives the values of an axis that a family has in the whole space, in order: of ``axes``, if it is all
-               combinations of these.
+    values_of: gives the values of an axis that a family has in the whole space, in order, of which it has all
+               combinations: those of ``axes``, else those in ``configs``. None for a family that it has not.
     """
     import pandas as pd  # here, because launchers are started before pandas is imported
 
@@ -105,8 +105,10 @@ def columns_of(configs: pd.DataFrame, axes: Axes | None = None) -> Any:
 
     @cache
     def values_of(name: str, axis: str) -> tuple[Any, ...]:
-        found = axes[name].get(axis, (0,)) if axes else np.unique(columns[axis][family == name]).tolist()
-        return tuple(sorted(found))
+        column = columns[axis]
+        if axes is None:
+            return tuple(np.unique(column[family == name]).tolist())
+        return tuple(sorted(axes[name].get(axis, (0,)))) if name in axes else ()
 
     whole = {"families": frozenset(family.categories), "largest": largest, "values_of": values_of}
     return SimpleNamespace(family=family, **whole, **columns)

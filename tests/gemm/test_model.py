@@ -149,14 +149,15 @@ def test_one_configuration_and_the_whole_space_agree() -> None:
 
 @pytest.mark.parametrize("swapped", [0, 1])
 def test_clusters_that_walk_past_an_operand_beyond_l2_read_it_again_for_each_group(swapped: int) -> None:
-    """74 MB of B are read for each of 11 clusters along M, one by one, and once in groups of 16 (H200: 223 and 201 us);
-    10 MB are in L2."""
+    """74 MB of B are read for each of the 18 tiles along M, one by one, and twice in groups of 16 (H200, another tile:
+    223 and 201 us). 8 MB stay in L2, by the model; so do slices of K; and what is computed at once is read once."""
     changes = {"family": "gemm_cute", "num_warps": 0, "num_stages": 0, "PROGRAMS_PER_SM": 1, "SWAP_AB": swapped}
 
-    def us_by_group(m: int, n: int, k: int) -> list[float]:
-        rows = pd.DataFrame([config(**changes, GROUP_SIZE_M=group).to_dict() for group in (1, 2, 4, 8, 16)])
+    def us_by_group(m: int, n: int, k: int, **more: int) -> list[float]:
+        rows = pd.DataFrame([config(**changes, **more, GROUP_SIZE_M=group).to_dict() for group in (1, 2, 4, 8, 16)])
         return [float(us) for us in model.predict_us(prune.columns_of(rows), problem(m, n, k), device("sm_90"))]
 
     large, small = us_by_group(2200, 13808, 2688), us_by_group(1024, 4096, 1024)
     assert large == sorted(large, reverse=True) and large[0] > 1.05 * large[-1]
-    assert len(set(small)) == 1
+    assert len(set(small)) == len(set(us_by_group(1024, 1024, 65536))) == 1
+    assert len(set(us_by_group(2048, 2048, 16384, SPLIT_K=8))) == 1 < len(set(us_by_group(2048, 2048, 16384)))

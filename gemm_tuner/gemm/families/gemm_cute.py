@@ -136,6 +136,20 @@ def short_rows(c: Any, problem: Any) -> Any:
     return ~along_k & (np.asarray(c.BLOCK_SIZE_N) * DTYPES[problem.dtype_b].size_bytes % 64 != 0)
 
 
+def order_of_clusters(group: Any, first: Any, second: Any) -> tuple[Any, Any]:
+    """(whether groups lie along the first side of the class's C, clusters in a group) of first x second clusters.
+
+    As TileScheduler of quack 0.6.5 walks: groups lie along the shorter side, both rounded up to whole groups, the
+    second if these are equal, and have at most the clusters of that side. Within a group it walks along the other side.
+    A side of one cluster leaves a single order.
+    """
+    import numpy as np
+
+    of_first = np.ceil(second / group) * group > np.ceil(first / group) * group
+    single = np.minimum(first, second) == 1
+    return of_first | single, np.where(single, 1, np.minimum(group, np.where(of_first, first, second)))
+
+
 def completed(c: Any, problem: Any, device: Any) -> Any:
     """The columns with, for rows of these families, the warps and stages that the library takes; the tile of one SM;
     tiles and clusters along M and N of C where operands are swapped; and ``short_rows``, where wgmma reads its second
