@@ -38,16 +38,22 @@ def sides_of_tile(c, d, swapped=None, columns=None):
     return np.where(swapped, of_tile, side_m), np.where(swapped, side_m, of_tile)
 
 
+def clusters_of_cute(c, p, d, swapped=None, columns=None):
+    """(clusters along M of C, along N). swapped, columns: of the tiles, in place of SWAP_AB and BLOCK_SIZE_N."""
+    rows, columns = sides_of_tile(c, d, swapped, columns)
+    swapped = c.SWAP_AB == 1 if swapped is None else swapped
+    of_m, of_n = np.where(swapped, (c.CLUSTER_N, c.CLUSTER_M), (c.CLUSTER_M, c.CLUSTER_N))
+    return np.ceil(p.m / (rows * of_m)), np.ceil(p.n / (columns * of_n))
+
+
 def blocks_of_cute(c, p, d, swapped=None, columns=None):
     """Thread blocks of gemm_cute for one slice of K, whole clusters; and how many times the work they do.
 
     swapped, columns: of the tiles, in place of SWAP_AB and BLOCK_SIZE_N.
     """
+    along_m, along_n = clusters_of_cute(c, p, d, swapped, columns)
     rows, columns = sides_of_tile(c, d, swapped, columns)
-    swapped = c.SWAP_AB == 1 if swapped is None else swapped
-    along_m = np.where(swapped, c.CLUSTER_N, c.CLUSTER_M)
-    along_n = np.where(swapped, c.CLUSTER_M, c.CLUSTER_N)
-    blocks = np.ceil(p.m / (rows * along_m)) * along_m * np.ceil(p.n / (columns * along_n)) * along_n
+    blocks = along_m * along_n * c.CLUSTER_M * c.CLUSTER_N
     return blocks, blocks * rows * columns / (p.m * p.n)
 
 
@@ -134,15 +140,6 @@ def one_order_of_operands(c, p, d):
     return np.where(c.SWAP_AB == 1, ~plain | swapped_as_well, plain | as_well)
 
 
-def clusters_of_class(c, p, d):
-    """Clusters along the first and the second side of the class's C, which is transposed where operands are swapped."""
-    rows, columns = sides_of_tile(c, d)
-    swapped = c.SWAP_AB == 1
-    along_m = np.ceil(p.m / (rows * np.where(swapped, c.CLUSTER_N, c.CLUSTER_M)))
-    along_n = np.ceil(p.n / (columns * np.where(swapped, c.CLUSTER_M, c.CLUSTER_N)))
-    return np.where(swapped, along_n, along_m), np.where(swapped, along_m, along_n)
-
-
 @rule(HEURISTIC, families=CUTE)
 def orders_of_clusters(c, p, d):
     """Of groups that give the same order the smallest is kept; for small operands only groups of 1, 2 and 8.
@@ -151,7 +148,8 @@ def orders_of_clusters(c, p, d):
     (tables of 16 sizes, searches of 50): 2200x13808x2688 takes 223 us one by one, 201 in groups of 16. In groups of two
     1024x1280x5120 takes 19.9 us in 64 x 160, of one or four 25 to 26, 1024x1280x2048 9.7 and 11.8 to 12.4 (H200).
     """
-    first, second = clusters_of_class(c, p, d)
+    along_m, along_n = clusters_of_cute(c, p, d)  # the class's C is transposed where operands are swapped
+    first, second = np.where(c.SWAP_AB == 1, (along_n, along_m), (along_m, along_n))
     kept = np.full(c.GROUP_SIZE_M.shape, False)
     for family in CUTE:
         of_family = c.family == family

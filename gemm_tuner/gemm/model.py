@@ -195,11 +195,16 @@ def rows_of_tiles(c: Any, problem: GemmProblem) -> Floats:
     return rows
 
 
+def clusters_of(c: Any, problem: GemmProblem) -> tuple[Floats, Floats]:
+    """(clusters along M, along N), each of shape (configurations,)."""
+    columns_of_tiles = np.ceil(problem.n / c.BLOCK_SIZE_N)
+    return np.ceil(rows_of_tiles(c, problem) / c.CLUSTER_M), np.ceil(columns_of_tiles / c.CLUSTER_N)
+
+
 def tiles_of(c: Any, problem: GemmProblem) -> Floats:
     """Tiles of all slices and matrices, rounded up to whole clusters."""
-    rows = np.ceil(rows_of_tiles(c, problem) / c.CLUSTER_M) * c.CLUSTER_M
-    columns = np.ceil(np.ceil(problem.n / c.BLOCK_SIZE_N) / c.CLUSTER_N) * c.CLUSTER_N
-    tiles: Floats = rows * columns * c.SPLIT_K * problem.batch
+    rows, columns = clusters_of(c, problem)
+    tiles: Floats = rows * c.CLUSTER_M * columns * c.CLUSTER_N * c.SPLIT_K * problem.batch
     return tiles
 
 
@@ -238,8 +243,7 @@ def read_again_bytes(c: Any, problem: GemmProblem, device: Device) -> Floats:
     tiles are computed at once. Of Triton's families 0: they walk along N, and such a term does not improve how they are
     ranked.
     """
-    rows = np.ceil(rows_of_tiles(c, problem) / c.CLUSTER_M)
-    columns = np.ceil(np.ceil(problem.n / c.BLOCK_SIZE_N) / c.CLUSTER_N)
+    rows, columns = clusters_of(c, problem)
     swapped = np.asarray(c.SWAP_AB) == 1  # then the class's C is transposed
     first, second = np.where(swapped, columns, rows), np.where(swapped, rows, columns)
     of_first, size = gemm_cute.order_of_clusters(c.GROUP_SIZE_M, first, second)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -104,14 +104,18 @@ def columns_of(configs: pd.DataFrame, axes: Axes | None = None) -> Any:
     family = pd.Categorical(configs["family"])
 
     @cache
-    def values_of(name: str, axis: str) -> tuple[Any, ...]:
-        column = columns[axis]
-        if axes is None:
-            return tuple(np.unique(column[family == name]).tolist())
-        return tuple(sorted(axes[name].get(axis, (0,)))) if name in axes else ()
+    def values_there(name: str, axis: str) -> tuple[Any, ...]:
+        return tuple(np.unique(columns[axis][family == name]).tolist())
 
+    values_of = values_there if axes is None else values_in(axes)
     whole = {"families": frozenset(family.categories), "largest": largest, "values_of": values_of}
     return SimpleNamespace(family=family, **whole, **columns)
+
+
+def values_in(axes: Axes) -> Callable[[str, str], tuple[Any, ...]]:
+    """Gives the values of an axis that a family has, in order: 0 where it does not name the axis, none of a family that
+    is not there."""
+    return lambda family, axis: tuple(sorted(axes[family].get(axis, (0,)))) if family in axes else ()
 
 
 def apply(columns: Any, problem: Problem, device: Device, rules: tuple[Rule, ...], axes: Axes | None = None) -> Pruned:

@@ -79,8 +79,7 @@ def columns(*configs: KernelConfig, largest: dict[str, int] | None = None, arch:
     made.largest = {**made.largest, **(largest or {})}
     made.families = FAMILIES
     if arch:
-        families = space.load(RULES / f"space_{arch}.yaml", arch).families
-        made.values_of = lambda family, axis: tuple(sorted(families[family].get(axis, (0,))))
+        made.values_of = prune.values_in(space.load(RULES / f"space_{arch}.yaml", arch).families)
     return made
 
 

@@ -35,10 +35,6 @@ def shipped_space() -> SpaceFile:
     return space.load(space.space_path(RULES, "sm_90"), "sm_90")
 
 
-def values_of(family: str, axis: str) -> tuple[int, ...]:
-    return tuple(sorted(shipped_space().families[family].get(axis, (0,))))
-
-
 def rejected_by(config: KernelConfig, problem: Problem) -> str:
     """The rule that cuts a configuration of the shipped space; "" for none."""
     families = shipped_space().families
@@ -46,7 +42,7 @@ def rejected_by(config: KernelConfig, problem: Problem) -> str:
     columns.largest = {
         axis: max(max(axes[axis]) for axes in families.values()) for axis in next(iter(families.values()))
     }
-    columns.families, columns.values_of = frozenset(families), values_of
+    columns.families, columns.values_of = frozenset(families), prune.values_in(families)
     return str(prune.apply(columns, problem, device("sm_90"), shipped_rules()).rejected_by[0])
 
 
@@ -56,7 +52,7 @@ def walked_alike(config: KernelConfig, problem: Problem) -> Iterator[KernelConfi
     sides = (of.n, of.m) if config.SWAP_AB else (of.m, of.n)
     first = -(-sides[0] // (config.BLOCK_SIZE_M * config.CLUSTER_M))
     second = -(-sides[1] // (config.BLOCK_SIZE_N * config.CLUSTER_N))
-    for group in values_of(config.family, "GROUP_SIZE_M"):
+    for group in shipped_space().families[config.family]["GROUP_SIZE_M"]:
         if group != config.GROUP_SIZE_M and walk(first, second, group) == walk(first, second, config.GROUP_SIZE_M):
             yield replace(config, GROUP_SIZE_M=group)
 
