@@ -12,8 +12,7 @@ from gemm_tuner.gemm.descriptors import rows_fit_descriptors, whole_rows
 from gemm_tuner.gemm.families.family import names_of
 from gemm_tuner.space.rule import HEURISTIC, next_power_of_2, rule
 
-# In the spaces that come with the tuner. Other families of a space may have more.
-MOST_SLICES_OF_GEMV, MOST_SLICES_OF_SPLIT_K = 16, 64
+MOST_SLICES_OF_GEMV = 16
 SWIZZLE_BYTES = 128  # of the widest row of a TMA box; narrower boxes leave banks of shared memory idle
 
 BY_DESCRIPTORS = names_of(lambda family: family.by_descriptors and family.language == "triton")
@@ -160,7 +159,7 @@ def one_part_for_slices(c, p, d):
 def enough_slices_for_the_gpu(c, p, d):
     """Slices that leave more than half of the GPU idle are too few while K has more; over four waves are too many."""
     programs = tiles_of(c, p) * c.SPLIT_K
-    last = c.SPLIT_K == min(c.largest["SPLIT_K"], MOST_SLICES_OF_SPLIT_K)
+    last = c.SPLIT_K == max(c.values_of("gemm_split_k", "SPLIT_K"), default=0)
     no_more = last | (p.k < 2 * c.SPLIT_K * np.maximum(256, 4 * c.BLOCK_SIZE_K))
     return ((2 * programs >= d.num_sms) | no_more) & (programs <= 4 * d.num_sms)
 
