@@ -9,7 +9,7 @@ from statistics import median
 
 from gemm_tuner.compile.compile_tasks import interleaved
 from gemm_tuner.compile.same_code import duplicates
-from gemm_tuner.core.records import Problem, Status, Timing
+from gemm_tuner.core.records import Config, Problem, Status, Timing
 from gemm_tuner.launch.plan import SCREEN, Work
 from gemm_tuner.measure import drift
 from gemm_tuner.measure.fleet import Fleet
@@ -171,8 +171,8 @@ class Rounds:
         """Compiles the proposals, and returns those that can be timed.
 
         The likely next proposals are chosen and queued while these are timed, so that compile workers and the GPU work
-        at the same time. then, before: what else the round asks for, after and before these; workers that have nothing
-        left to compile go on with the former.
+        at the same time. then, before: what else the round asks for, after and before these. Workers that have nothing
+        left to compile go on with the former, and then with the likely next proposals, if they are chosen.
         """
         if self.compiling is None:
             return remaining(asked)
@@ -183,18 +183,21 @@ class Rounds:
         self._offers.end()  # the choice reads what compiling records
         now, first_kernel_s = self.limits.budget.clock(), self.limits.pace.start_up_s()
         until = now + COMPILE_SHARE * (self._until - first_kernel_s - now)
-        self.compiling.compile_sizes(asked, "compile", until, interleaved([*then]))
+        self.compiling.compile_sizes(asked, "compile", until, self._next_of(then))
         asked = remaining(asked)
         if then or lasts_longer_than_a_choice(asked, len(self.states)):
             self._offers.choose = partial(self._compile_ahead, self.compiling, [*before, *asked, *then], list(then))
         return [(state, [name for name in names if state.is_compiled(name)]) for state, names in asked]
 
     def _compile_ahead(self, compiling: CompileStage, asked: Named, then: Named) -> None:
-        """Queues what else the round asks for (``then``), and what the search may propose next, which all parts of the
-        round have in common."""
+        """Queues ``_next_of``; what may be proposed next is chosen once for all parts of the round."""
         if self._likely is None:
             self._likely = self._likely_after(asked)
-        compiling.prefetch([*interleaved(then), *interleaved(self._likely)])
+        compiling.prefetch(self._next_of(then))
+
+    def _next_of(self, then: Sequence[OfSize]) -> list[tuple[Problem, Config]]:
+        """What else the round asks for, and then what the search may propose next, if that is chosen."""
+        return [*interleaved([*then]), *interleaved(self._likely or [])]
 
     def screen(self, compiled: Named) -> Screened:
         """Times a few calls of each configuration (fewer of slow ones), and only one of several with equal code. The
@@ -214,10 +217,10 @@ class Rounds:
         self.fleet.deal({state.problem: cost_of(state, names) for state, names in once})
         screened = Screened(compiled, same_as, self.fleet.home | before)
         work = [self._work(state, names) for state, names in once]
-        total, labels = sum(len(one.entries) for one in work), self.gpus.labels
+        total = sum(len(one.entries) for one in work)
 
         def found(timings: dict[Key, Timing]) -> None:
-            gpus = {problem: labels[gpu] for problem, gpu in self.fleet.home.items()}
+            gpus = {problem: self.gpus.labels[gpu] for problem, gpu in self.fleet.home.items()}
             self.store.add_timings(timings.values(), SCREEN, gpus.__getitem__)
             screened.timings.update(timings)
 

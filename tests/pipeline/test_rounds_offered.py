@@ -272,6 +272,19 @@ def test_what_was_timed_is_kept_where_the_choice_of_what_to_offer_fails(tmp_path
     assert statuses(batch.states[0]) == dict.fromkeys(NAMES[:2], "ok")
 
 
+def test_workers_that_wait_for_a_part_go_on_with_what_an_earlier_one_has_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gemm_tuner.pipeline.round_parts.LEAST_OF_A_PART", 3)
+    batch = Batch(tmp_path, StandInGpu(stays=True), search=Full(6, 6))
+    compiling = CompilesAll(clocked(batch.session), takes_s=2.0)
+    run_with(batch, compiling)
+    one, two = ([f"{m}/{place}" for place in range(3)] for m in (512, 64))
+    first, second, *_ = by_step(compiling.events)
+    assert (first["compile"], first["meanwhile"]) == (one, two)
+    assert (second["compile"], second["meanwhile"]) == (two, of_both_in_turns(3, 4, 5))
+
+
 @pytest.mark.parametrize(("later_s", "plans"), [(2.0, 6), (0.3, 3)], ids=["each part alone", "some together"])
 def test_what_a_round_asks_for_is_not_offered_for_the_next(
     later_s: float, plans: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
