@@ -175,7 +175,7 @@ def _what_to_do(parser: Parser) -> None:
 def _space(parser: Parser) -> None:
     group = parser.add_argument_group("the space of configurations")
     group.add_argument("--search", metavar="KIND", type=one_of(SEARCHES), default=SEARCHES[0],
-                       help="which of them are timed: guided, some 6 %% of them, of a GEMM at most 80, in rounds that "
+                       help="which of them are timed: guided, some 6 %% of them, of a GEMM at most 64, in rounds that "
                        "learn from each other; full, all; quick, the model's best 16; genetic, generations that cross "
                        "the fastest known ones (default: %(default)s)")  # fmt: skip
     group.add_argument("--budget", metavar="TIME", type=duration_s, default=0.0,
