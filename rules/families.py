@@ -40,10 +40,10 @@ def pointers_for_few_rows_or_odd_ones(c, p, d):
     return np.full(c.BLOCK_SIZE_M.shape, not (descriptors and half_types and min(p.m, p.n) > 128))
 
 
-@rule(HEURISTIC, families=PACKS)
+@rule(HEURISTIC, families=PACKS, whole_families=True)
 def something_to_pack(c, p, d):
     """Packing is for rows that do not start at multiples of 16 bytes: where all do, nothing is packed."""
-    return np.full(c.BLOCK_SIZE_M.shape, not rows_fit_descriptors(p))
+    return not rows_fit_descriptors(p)
 
 
 @rule(HEURISTIC, families=PACKING)

@@ -70,17 +70,26 @@ def least_k_of_slice(c):
 
 
 @rule(HEURISTIC, families=CUTE)
-def slices_for_idle_sms(c, p, d):
-    """Slices are for tiles that leave SMs idle, in two waves at most, each of 384 along K or more (H200).
+def slices_are_long(c, p, d):
+    """Slices have 384 elements along K or more, 256 beside an operand in place (H200).
 
-    256 are enough beside an operand in place, which takes more time to read (64x1801x917: 7.0 us, 7.6 without slices).
-
-    Unequal ones are for warp groups that share a tile: they were not tried with others.
+    Such an operand takes more time to read (64x1801x917: 7.0 us, 7.6 without slices).
     """
-    tiles, _ = blocks_of_cute(c, p, d)
+    return (c.SPLIT_K == 1) | (p.k >= least_k_of_slice(c) * c.SPLIT_K)
+
+
+@rule(HEURISTIC, families=CUTE)
+def slices_of_turns_are_equal(c, p, d):
+    """Unequal slices are for warp groups that share a tile: they were not tried with others."""
     equal = (p.k % (slice_step(p) * c.SPLIT_K) == 0) & (c.PACK_BLOCK == 0)
-    few = (2 * tiles <= d.num_sms) & (tiles * c.SPLIT_K <= 2 * d.num_sms) & (p.k >= least_k_of_slice(c) * c.SPLIT_K)
-    return (c.SPLIT_K == 1) | (few & (equal | (c.PINGPONG == 0)))
+    return (c.SPLIT_K == 1) | equal | (c.PINGPONG == 0)
+
+
+@rule(HEURISTIC, families=CUTE)
+def slices_for_idle_sms(c, p, d):
+    """Slices are for tiles that leave half of the SMs idle, and fill two waves at the most (H200)."""
+    tiles, _ = blocks_of_cute(c, p, d)
+    return (c.SPLIT_K == 1) | ((2 * tiles <= d.num_sms) & (tiles * c.SPLIT_K <= 2 * d.num_sms))
 
 
 @rule(HEURISTIC, families=CUTE)

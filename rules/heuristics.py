@@ -25,7 +25,10 @@ def tile_not_beyond_matrix(c, p, d):
 @rule(HEURISTIC, backend="cuda")
 def accumulator_fits_registers(c, p, d):
     """256 accumulator registers a thread always spill on NVIDIA (H200 sweep: 23 of 23)."""
-    return (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 256 * 32 * c.num_warps) | (c.num_warps == 0)
+    chosen_by_library = c.num_warps == 0
+    if chosen_by_library.all():
+        return chosen_by_library
+    return (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 256 * 32 * c.num_warps) | chosen_by_library
 
 
 @rule(HEURISTIC, backend="hip")

@@ -40,6 +40,16 @@ def rows_fit_descriptors(c, p, d):
 
 
 @rule(VALIDITY)
+def clusters_of_class(c, p, d):
+    """Clusters, pingpong and swapped operands are for families in CuTe DSL."""
+    able = c.family.isin(CUTE)
+    if able.all():
+        return able
+    plain = (c.CLUSTER_M == 1) & (c.CLUSTER_N == 1) & (c.PINGPONG == 0) & (c.SWAP_AB == 0)
+    return plain | able
+
+
+@rule(VALIDITY)
 def blocks_for_what_packs(c, p, d):
     """PACK_BLOCK is the tile of a family that packs, 256 elements or more; the others have none."""
     return np.where(c.family.isin(PACKS), c.PACK_BLOCK >= LEAST_PACKED, c.PACK_BLOCK == 0)

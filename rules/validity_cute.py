@@ -120,22 +120,6 @@ def block_of_k_of_class(c, p, d):
 
 
 @rule(VALIDITY, families=CUTE)
-def slices_of_k_of_class(c, p, d):
-    """Equal slices of K are views of A and B, where those are not packed; of others each has a block of K or more.
-
-    No batch beside them.
-    """
-    equal = (c.PACK_BLOCK == 0) & (p.k % (c.SPLIT_K * slice_step(p)) == 0)
-    return (c.SPLIT_K == 1) | ((equal | (p.k >= c.SPLIT_K * c.BLOCK_SIZE_K)) & (p.batch == 1))
-
-
-@rule(VALIDITY, families=CUTE)
-def stages_of_class(c, p, d):
-    """Two blocks of K or more, and the part of C that is stored, must fit into shared memory."""
-    return gemm_cute.stages(c, p, d) >= 2
-
-
-@rule(VALIDITY, families=CUTE)
 def sums_fit_registers(c, p, d):
     """A thread holds up to 216 sums of two warp groups, 128 of three. Not on Blackwell.
 
@@ -162,8 +146,17 @@ def operand_in_place(c, p, d):
     return fits & (c.CLUSTER_N == 1) & able
 
 
-@rule(VALIDITY)
-def clusters_of_class(c, p, d):
-    """Clusters, pingpong and swapped operands are for families in CuTe DSL."""
-    plain = (c.CLUSTER_M == 1) & (c.CLUSTER_N == 1) & (c.PINGPONG == 0) & (c.SWAP_AB == 0)
-    return plain | c.family.isin(CUTE)
+@rule(VALIDITY, families=CUTE)
+def slices_of_k_of_class(c, p, d):
+    """Equal slices of K are views of A and B, where those are not packed; of others each has a block of K or more.
+
+    No batch beside them.
+    """
+    equal = (c.PACK_BLOCK == 0) & (p.k % (c.SPLIT_K * slice_step(p)) == 0)
+    return (c.SPLIT_K == 1) | ((equal | (p.k >= c.SPLIT_K * c.BLOCK_SIZE_K)) & (p.batch == 1))
+
+
+@rule(VALIDITY, families=CUTE)
+def stages_of_class(c, p, d):
+    """Two blocks of K or more, and the part of C that is stored, must fit into shared memory."""
+    return gemm_cute.stages(c, p, d) >= 2

@@ -119,7 +119,8 @@ def values_in(axes: Axes) -> Callable[[str, str], tuple[Any, ...]]:
 
 
 def apply(columns: Any, problem: Problem, device: Device, rules: tuple[Rule, ...], axes: Axes | None = None) -> Pruned:
-    """Applies all rules in order, and finds for each configuration the first rule that rejects it.
+    """Applies all rules in order, those on whole families first, and finds for each configuration the first rule that
+    rejects it.
 
     The rows of each family are taken apart from the others, so that a rule looks at none of a family that is not its.
     axes: if the rows are all combinations of these. A rule is then asked about one row for all that differ only in axes
@@ -130,6 +131,7 @@ def apply(columns: Any, problem: Problem, device: Device, rules: tuple[Rule, ...
     kept: list[Places] = [np.arange(0)]
     for family, groups in groups_by_family(columns.family, axes or {}):
         of_family = [rule for rule in used if not rule.families or family in rule.families]
+        of_family.sort(key=lambda rule: not rule.whole_families)
         left, rejected = sifted(columns, groups, of_family, problem, device)
         kept.append(left.rows())
         for rule, of_rule in rejected:

@@ -33,7 +33,8 @@ VALIDITY, HEURISTIC = Kind.VALIDITY, Kind.HEURISTIC
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A named predicate. families, backend: the rule applies to these only; empty means to all."""
+    """A named predicate. families, backend: the rule applies to these only; empty means to all. whole_families: it says
+    the same of all configurations of a family, and is asked before the others, which then see none of what it cuts."""
 
     name: str
     kind: Kind
@@ -41,10 +42,14 @@ class Rule:
     keep: Predicate
     families: tuple[str, ...] = ()
     backend: str = ""
+    whole_families: bool = False
 
 
-def rule(kind: Kind, *, families: tuple[str, ...] = (), backend: str = "") -> Callable[[Predicate], Rule]:
-    """Decorator that turns a function into a Rule. backend ("cuda" or "hip") and families restrict where it applies.
+def rule(
+    kind: Kind, *, families: tuple[str, ...] = (), backend: str = "", whole_families: bool = False
+) -> Callable[[Predicate], Rule]:
+    """Decorator that turns a function into a Rule. backend ("cuda" or "hip") and families restrict where it applies;
+    whole_families: see ``Rule``.
 
     Raises ValueError for a function without a docstring.
     """
@@ -53,7 +58,7 @@ def rule(kind: Kind, *, families: tuple[str, ...] = (), backend: str = "") -> Ca
         why = (predicate.__doc__ or "").strip().split("\n")[0]
         if not why:
             raise ValueError(f"rule {predicate.__name__} needs a docstring whose first line says why")
-        return Rule(predicate.__name__, kind, why, predicate, families, backend)
+        return Rule(predicate.__name__, kind, why, predicate, families, backend, whole_families)
 
     return decorate
 

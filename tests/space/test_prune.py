@@ -59,7 +59,7 @@ def test_the_funnel_adds_up_and_agrees_with_the_record(arch: str) -> None:
 def first_that_says_no(some: Any, rules: tuple[Rule, ...], arch: str) -> list[str]:
     """Of every configuration, by asking every rule about all of them."""
     verdicts = np.full(len(some.family), "", dtype=object)
-    for one in rules:
+    for one in sorted(rules, key=lambda one: not one.whole_families):
         if one.backend not in ("", device(arch).target.backend):
             continue
         mine = np.isin(np.asarray(some.family), one.families) if one.families else True
@@ -119,6 +119,30 @@ def test_the_first_rule_that_says_no_is_recorded() -> None:
     turned = prune.apply(some, SIZE, H200, (few_stages, few_warps))
     assert turned.rejected_by.tolist() == ["", "few_warps", "few_stages", "few_stages"]
     assert turned.kept.tolist() == pruned.kept.tolist() == [0]
+
+
+def test_a_rule_on_whole_families_is_asked_before_the_others() -> None:
+    """And these see nothing of a family that it cuts, which the report counts as its."""
+    seen: list[list[str]] = []
+
+    @rule(VALIDITY)
+    def few_warps(c, p, d):  # type: ignore[no-untyped-def]
+        """Eight."""
+        seen.append(list(c.family))
+        return c.num_warps < 8
+
+    @rule(HEURISTIC, families=("gemm_packed",), whole_families=True)
+    def small(c, p, d):  # type: ignore[no-untyped-def]
+        """Large."""
+        return p.m < 4096
+
+    some = columns(config(num_warps=8), config(family="gemm_packed", num_warps=8), config(family="gemm_packed"))
+    pruned = prune.apply(some, SIZE, H200, (few_warps, small))
+    assert pruned.rejected_by.tolist() == ["few_warps", "small", "small"]
+    assert [(row.rule, row.cut, row.remain) for row in pruned.funnel] == [("few_warps", 1, 2), ("small", 2, 0)]
+    assert seen == [["gemm_tile"]]
+    kept = prune.apply(some, replace(SIZE, m=2048), H200, (few_warps, small))
+    assert kept.rejected_by.tolist() == ["few_warps", "few_warps", ""]
 
 
 def test_a_rule_of_another_family_or_backend_cuts_nothing() -> None:

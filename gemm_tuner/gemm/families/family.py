@@ -115,6 +115,15 @@ def rows_of(family_column: Any, has: Callable[[Family], bool]) -> npt.NDArray[np
     """For each row of a column of family names, whether ``has`` is true for that family."""
     import numpy as np
 
-    column = np.asarray(family_column)
-    found: npt.NDArray[np.bool_] = np.isin(column, [name for name in set(column.tolist()) if has(family_of(name))])
+    found: npt.NDArray[np.bool_]
+    codes = getattr(family_column, "codes", None)
+    if codes is None:
+        column = np.asarray(family_column)
+        found = np.isin(column, [name for name in set(column.tolist()) if has(family_of(name))])
+        return found
+    # Of a Categorical: its names are not made anew for each row.
+    names = family_column.categories.tolist()
+    there = np.bincount(codes, minlength=len(names)) > 0
+    of_name = [bool(present and has(family_of(name))) for name, present in zip(names, there, strict=True)]
+    found = np.array(of_name, dtype=bool)[codes]
     return found

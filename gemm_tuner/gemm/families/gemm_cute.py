@@ -39,9 +39,12 @@ def in_tensor_memory(device: Any) -> bool:
 def stores_odd_rows(c: Any, problem: Any, device: Any) -> Any:
     """Whether the kernel that multiplies packed operands stores rows of C that are no multiple of 16 bytes itself. On
     Blackwell and with C_in another kernel does, from sums, as it adds up slices of K."""
-    odd = not (whole_rows(problem)[2] or problem.reads_c or in_tensor_memory(device))
+    import numpy as np
+
+    if whole_rows(problem)[2] or problem.reads_c or in_tensor_memory(device):
+        return np.zeros(np.shape(c.SPLIT_K), dtype=bool)
     packs = rows_of(c.family, lambda family: family.packs and family.language == FAMILY.language)
-    return packs & odd & (c.SPLIT_K == 1)
+    return packs & (c.SPLIT_K == 1)
 
 
 def sms_of_tile(c: Any, device: Any) -> Any:
