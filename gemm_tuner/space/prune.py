@@ -16,7 +16,18 @@ import numpy.typing as npt
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.core.workload import FIRST_KIND
-from gemm_tuner.space.row_groups import Axes, Mask, Places, RowGroups, SomeRows, fewer, forget, groups_by_family, taken
+from gemm_tuner.space.row_groups import (
+    Axes,
+    Mask,
+    Places,
+    RowGroups,
+    SomeRows,
+    combinations_of,
+    fewer,
+    forget,
+    groups_by_family,
+    taken,
+)  # fmt: skip
 from gemm_tuner.space.rule import Kind, Rule
 from gemm_tuner.space.rule_answers import evaluate
 
@@ -95,21 +106,42 @@ def columns_of(configs: pd.DataFrame, axes: Axes | None = None) -> Any:
     largest:   the largest value of each axis in the whole space. families: the names of all families in it.
     values_of: gives the values of an axis that a family has in the whole space, in order, of which it has all
                combinations: those of ``axes``, else those in ``configs``. None for a family that it has not.
+
+    axes: whose combinations the rows are, one family after another.
     """
-    import pandas as pd  # here, because launchers are started before pandas is imported
 
     columns = {str(axis): configs[axis].to_numpy() for axis in configs.columns if axis != "family"}
-    counted = {axis: column for axis, column in columns.items() if np.issubdtype(column.dtype, np.integer)}
-    largest = {axis: int(column.max()) for axis, column in counted.items()} if len(configs) else {}
-    family = pd.Categorical(configs["family"])
+    family = _family_of(configs, axes or {})
 
     @cache
     def values_there(name: str, axis: str) -> tuple[Any, ...]:
         return tuple(np.unique(columns[axis][family == name]).tolist())
 
     values_of = values_there if axes is None else values_in(axes)
+    largest = _largest_of(columns, axes or {}) if len(configs) else {}
     whole = {"families": frozenset(family.categories), "largest": largest, "values_of": values_of}
     return SimpleNamespace(family=family, **whole, **columns)
+
+
+def _family_of(configs: pd.DataFrame, axes: Axes) -> pd.Categorical:
+    """The column of families; without reading it, which takes long of millions of rows, if axes are given."""
+    import pandas as pd
+
+    if not axes:
+        return pd.Categorical(configs["family"])
+    names = sorted(axes)
+    codes: Any = np.repeat([names.index(name) for name in axes], [combinations_of(of) for of in axes.values()])
+    return pd.Categorical.from_codes(codes, pd.Index(names, dtype=object))
+
+
+def _largest_of(columns: Mapping[str, npt.NDArray[Any]], axes: Axes) -> dict[str, int]:
+    """The largest value of each column of whole numbers; of the axes without reading their columns."""
+    axes_of_any = {axis for of in axes.values() for axis in of}
+    counted = {axis: column for axis, column in columns.items() if np.issubdtype(column.dtype, np.integer)}
+    return {
+        axis: max(max(of.get(axis, (0,))) for of in axes.values()) if axis in axes_of_any else int(column.max())
+        for axis, column in counted.items()
+    }
 
 
 def values_in(axes: Axes) -> Callable[[str, str], tuple[Any, ...]]:
@@ -118,20 +150,23 @@ def values_in(axes: Axes) -> Callable[[str, str], tuple[Any, ...]]:
     return lambda family, axis: tuple(sorted(axes[family].get(axis, (0,)))) if family in axes else ()
 
 
+def in_order(rules: Iterable[Rule]) -> list[Rule]:
+    """The rules as they are asked: those on whole families first."""
+    return sorted(rules, key=lambda rule: not rule.whole_families)
+
+
 def apply(columns: Any, problem: Problem, device: Device, rules: tuple[Rule, ...], axes: Axes | None = None) -> Pruned:
-    """Applies all rules in order, those on whole families first, and finds for each configuration the first rule that
-    rejects it.
+    """Applies all rules ``in_order``, and finds for each configuration the first rule that rejects it.
 
     The rows of each family are taken apart from the others, so that a rule looks at none of a family that is not its.
     axes: if the rows are all combinations of these. A rule is then asked about one row for all that differ only in axes
     that no rule up to it reads, which are few of a space of which early rules reject most.
     """
-    used = [rule for rule in rules if rule.backend in ("", device.target.backend)]
+    used = [rule for rule in in_order(rules) if rule.backend in ("", device.target.backend)]
     cuts: dict[str, list[RowGroups]] = {rule.name: [] for rule in used}
     kept: list[Places] = [np.arange(0)]
     for family, groups in groups_by_family(columns.family, axes or {}):
         of_family = [rule for rule in used if not rule.families or family in rule.families]
-        of_family.sort(key=lambda rule: not rule.whole_families)
         left, rejected = sifted(columns, groups, of_family, problem, device)
         kept.append(left.rows())
         for rule, of_rule in rejected:

@@ -107,7 +107,7 @@ def groups_by_family(family: pd.Categorical, axes: Axes) -> Iterator[tuple[str, 
         places = np.arange(len(family))
         yield from ((name, RowGroups(places[rows])) for name, rows in rows_by_family(family))
         return
-    sizes = [math.prod(map(len, values.values())) for values in axes.values()]
+    sizes = [combinations_of(values) for values in axes.values()]
     if sum(sizes) != len(family):
         raise ValueError(f"the axes have {sum(sizes)} combinations, the table has {len(family)} rows")
     begin = 0
@@ -118,6 +118,11 @@ def groups_by_family(family: pd.Categorical, axes: Axes) -> Iterator[tuple[str, 
             beside[axis] = step * np.arange(len(of_axis))
         yield name, RowGroups(np.array([begin]), beside)
         begin += size
+
+
+def combinations_of(axes: Mapping[str, Sequence[Any]]) -> int:
+    """How many combinations the axes of a family have."""
+    return math.prod(map(len, axes.values()))
 
 
 def rows_by_family(family: pd.Categorical) -> Iterator[tuple[str, Rows]]:

@@ -114,7 +114,7 @@ def test_the_estimate_is_of_the_search_that_would_run(capsys: pytest.CaptureFixt
         found[search] = tuple(map(int, estimate.groups()))
     total = found["full"][0]
     assert found["full"][1] == total and found["quick"][1] == 16
-    assert found["guided"][1] == round(0.063 * min(total, 1000)) > 32
+    assert found["guided"][1] == round(0.063 * min(total, 800)) > 32
     assert found["full"][2:] > found["guided"][2:] > found["quick"][2:]
 
 

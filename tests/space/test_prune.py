@@ -53,13 +53,14 @@ def test_the_funnel_adds_up_and_agrees_with_the_record(arch: str) -> None:
     assert counted == {row.rule: row.cut for row in pruned.funnel if row.cut}
     assert (pruned.rejected_by[pruned.kept] == "").all()
     backend = device(arch).target.backend
-    assert [row.rule for row in pruned.funnel] == [r.name for r in candidates.rules if r.backend in ("", backend)]
+    asked = prune.in_order(candidates.rules)
+    assert [row.rule for row in pruned.funnel] == [r.name for r in asked if r.backend in ("", backend)]
 
 
 def first_that_says_no(some: Any, rules: tuple[Rule, ...], arch: str) -> list[str]:
     """Of every configuration, by asking every rule about all of them."""
     verdicts = np.full(len(some.family), "", dtype=object)
-    for one in sorted(rules, key=lambda one: not one.whole_families):
+    for one in prune.in_order(rules):
         if one.backend not in ("", device(arch).target.backend):
             continue
         mine = np.isin(np.asarray(some.family), one.families) if one.families else True
@@ -139,7 +140,7 @@ def test_a_rule_on_whole_families_is_asked_before_the_others() -> None:
     some = columns(config(num_warps=8), config(family="gemm_packed", num_warps=8), config(family="gemm_packed"))
     pruned = prune.apply(some, SIZE, H200, (few_warps, small))
     assert pruned.rejected_by.tolist() == ["few_warps", "small", "small"]
-    assert [(row.rule, row.cut, row.remain) for row in pruned.funnel] == [("few_warps", 1, 2), ("small", 2, 0)]
+    assert [(row.rule, row.cut, row.remain) for row in pruned.funnel] == [("small", 2, 1), ("few_warps", 1, 0)]
     assert seen == [["gemm_tile"]]
     kept = prune.apply(some, replace(SIZE, m=2048), H200, (few_warps, small))
     assert kept.rejected_by.tolist() == ["few_warps", "few_warps", ""]
