@@ -88,7 +88,7 @@ def test_predicted_row_is_compiled_checked_and_marked(
         assert table["screen_us"].isna().all()
 
     record = run_record.read(folder)
-    in_order = [rule.name for rule in prune.load_rules(ROOT / "rules") if rule.name in record.rules]
+    in_order = [rule.name for rule in prune.in_order(prune.load_rules(ROOT / "rules")) if rule.name in record.rules]
     assert list(record.rules) == in_order and len(in_order) > 20
     for size in record.sizes:
         assert sum(size.counts.values()) == size.total == 4
