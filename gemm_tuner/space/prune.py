@@ -230,11 +230,13 @@ def require_some(pruned: Pruned, problem: Problem) -> None:
     if len(pruned.kept):
         return
     last = [row for row in pruned.funnel if row.cut][-1]
-    hint = "add --no_heuristics" if last.kind == Kind.HEURISTIC else "give a smaller size, or other axes by --space"
-    if problem.kind != FIRST_KIND and last.kind != Kind.HEURISTIC:
-        hint = "give another size, or change the rule or the parameters"
+    other = "give a smaller size, or other axes by --space"
+    if problem.kind != FIRST_KIND:
+        other = "give another size, or change the rule or the parameters"
+    hints = ["add --no_heuristics"] if any(row.cut and row.kind == Kind.HEURISTIC for row in pruned.funnel) else []
+    hints += [other] if last.kind != Kind.HEURISTIC else []
     raise UserError(
         f"no configuration is left; the last {last.cut} were cut by {last.rule}: {last.why.removesuffix('.')}",
         where=problem.key,
-        hint=hint,
+        hint=", or ".join(hints),
     )

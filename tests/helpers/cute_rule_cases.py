@@ -268,6 +268,8 @@ HEURISTIC_PLACES = (
     ),
     PlaceCase("slices_are_long", {**CUTE, "SPLIT_K": 4}, On((200, 3072, 12288)), On((200, 3072, 1024))),
     PlaceCase("slices_for_idle_sms", {**CUTE, "SPLIT_K": 4}, On((200, 3072, 12288)), On((400, 3072, 12288))),
+    # 48 and 72 tiles of 128 x 128, of which two slices fill 72 % of a wave and 109 %.
+    PlaceCase("slices_for_idle_sms", {**CUTE, "SPLIT_K": 2}, On((200, 3072, 12288)), On((384, 3072, 12288))),
     # 4096 tiles of 128 x 128 are 31 waves.
     PlaceCase(
         "full_waves",

@@ -13,6 +13,7 @@ from rule_cases import thin_space
 from samples import ARCHS, RULES, columns, config, device, problem
 
 from gemm_tuner.core.errors import EXIT_INPUT, UserError
+from gemm_tuner.gemm import axes
 from gemm_tuner.space import prune, rule_answers
 from gemm_tuner.space.rule import HEURISTIC, VALIDITY, Kind, Rule, rule
 
@@ -85,6 +86,17 @@ def test_the_order_of_rows_changes_no_verdict(arch: str, order: str) -> None:
     assert pruned.funnel == before.funnel
 
 
+def test_columns_are_the_same_with_axes_as_without() -> None:
+    tile = {"BLOCK_SIZE_M": (16, 64), "num_warps": (4, 8)}
+    families = {"gemm_tile": tile, "gemm_cute": {"BLOCK_SIZE_M": (64, 128, 32), "CLUSTER_M": (2,)}}
+    frame = axes.frame(families)
+    with_axes, without = prune.columns_of(frame, families), prune.columns_of(frame)
+    assert with_axes.largest == without.largest
+    assert [with_axes.largest[axis] for axis in ("BLOCK_SIZE_M", "num_warps", "CLUSTER_M")] == [128, 8, 2]
+    assert list(with_axes.family) == list(without.family) == frame["family"].tolist()
+    assert with_axes.families == without.families == {*families}
+
+
 def test_a_rule_of_one_family_sees_no_row_of_another() -> None:
     seen: list[list[str]] = []
 
@@ -142,6 +154,10 @@ def test_a_rule_on_whole_families_is_asked_before_the_others() -> None:
     assert pruned.rejected_by.tolist() == ["few_warps", "small", "small"]
     assert [(row.rule, row.cut, row.remain) for row in pruned.funnel] == [("small", 2, 1), ("few_warps", 1, 0)]
     assert seen == [["gemm_tile"]]
+    with pytest.raises(UserError) as caught:
+        prune.require_some(pruned, SIZE)
+    assert "the last 1 were cut by few_warps" in caught.value.one_line()
+    assert "--no_heuristics" in caught.value.one_line() and "--space" in caught.value.one_line()
     kept = prune.apply(some, replace(SIZE, m=2048), H200, (few_warps, small))
     assert kept.rejected_by.tolist() == ["few_warps", "few_warps", ""]
 
