@@ -27,7 +27,7 @@ from gemm_tuner.space.row_groups import (
     forget,
     groups_by_family,
     taken,
-)  # fmt: skip
+)
 from gemm_tuner.space.rule import Kind, Rule
 from gemm_tuner.space.rule_answers import evaluate
 
