@@ -135,13 +135,12 @@ def _family_of(configs: pd.DataFrame, axes: Axes) -> pd.Categorical:
 
 
 def _largest_of(columns: Mapping[str, npt.NDArray[Any]], axes: Axes) -> dict[str, int]:
-    """The largest value of each column of whole numbers; of the axes without reading their columns."""
-    axes_of_any = {axis for of in axes.values() for axis in of}
+    """The largest value of each column of whole numbers; without reading them if axes are given."""
     counted = {axis: column for axis, column in columns.items() if np.issubdtype(column.dtype, np.integer)}
-    return {
-        axis: max(max(of.get(axis, (0,))) for of in axes.values()) if axis in axes_of_any else int(column.max())
-        for axis, column in counted.items()
-    }
+    if not axes:
+        return {axis: int(column.max()) for axis, column in counted.items()}
+    values_of = values_in(axes)
+    return {axis: max(values_of(family, axis)[-1] for family in axes) for axis in counted}
 
 
 def values_in(axes: Axes) -> Callable[[str, str], tuple[Any, ...]]:
