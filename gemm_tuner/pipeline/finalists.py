@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gemm_tuner.consumers.server import Server
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide.finals_plan import FinalsPlan, fitted
 from gemm_tuner.launch.plan import TIRING_CALL_US
 from gemm_tuner.pipeline import rivals, serving, substitutes
@@ -15,6 +16,7 @@ from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.prepare import best_predicted
 from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.space.size_state import Named, SizeState
+from gemm_tuner.space.space import table_of
 
 # Kernels longer than this can reach the GPU's power limit, which makes the sequential screening less accurate than the
 # difference between the best (docs/tuning.md). So these sizes have more finalists; finals are interleaved.
@@ -105,3 +107,17 @@ class FinalistPicker:
         compiling.compile_sizes(firsts, "compile for finals")
         if compiling.busy_s > busy_s:
             self.limits.pace.count_compiles(len(firsts), clock() - begun)
+
+
+def recombined(state: SizeState) -> list[str]:
+    """Adds what ``Workload.recombined`` makes of a size's screened configurations; returns their names."""
+    screened = [
+        (state.kept[name], tuple(state.rows[name]["kernels_us"]))
+        for name in state.fastest(len(state.kept))
+        if "kernels_us" in state.rows[name]
+    ]
+    made = workload_of(state.problem.kind).recombined(state.problem, screened) if screened else []
+    new = [config for config in made if config.name not in state.kept]
+    if new:
+        state.extend(table_of(new), new, [0.0] * len(new), searched=False)
+    return [config.name for config in made]

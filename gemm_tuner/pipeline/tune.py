@@ -10,7 +10,6 @@ from functools import partial
 from gemm_tuner.consumers.server import Server
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Problem, Verdict
-from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide.finals_plan import PUBLISH_AGAIN
 from gemm_tuner.launch.plan import SCREEN
 from gemm_tuner.measure.fleet import Fleet
@@ -19,7 +18,7 @@ from gemm_tuner.pipeline import rivals, run_start, serving, substitutes
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.compile_stage import CompileStage
-from gemm_tuner.pipeline.finalists import MORE_FINALS, FinalistPicker
+from gemm_tuner.pipeline.finalists import MORE_FINALS, FinalistPicker, recombined
 from gemm_tuner.pipeline.finals import Finals
 from gemm_tuner.pipeline.finish_size import SizeFinisher, finals_us, why_not_right, why_nothing_timed
 from gemm_tuner.pipeline.opens_ahead import OpensAhead, plans_of
@@ -28,7 +27,6 @@ from gemm_tuner.pipeline.serving_space import searched_apart
 from gemm_tuner.pipeline.session import Scripts, Session
 from gemm_tuner.search import FEW_SIZES, load, make_search
 from gemm_tuner.space.size_state import Named, SizeState
-from gemm_tuner.space.space import table_of
 from gemm_tuner.system.background import begun_once
 from gemm_tuner.system.processes import MOST_CRASHES
 from gemm_tuner.system.terminal_table import print_line
@@ -283,17 +281,3 @@ class Tuning:
         times = [(state, by_name) for (state, _), by_name in zip(order, us, strict=True)]
         for server in self.servers:
             yield serving.to_check(server, times, verdicts)
-
-
-def recombined(state: SizeState) -> list[str]:
-    """Adds what ``Workload.recombined`` makes of a size's screened configurations; returns their names."""
-    screened = [
-        (state.kept[name], tuple(state.rows[name]["kernels_us"]))
-        for name in state.fastest(len(state.kept))
-        if "kernels_us" in state.rows[name]
-    ]
-    made = workload_of(state.problem.kind).recombined(state.problem, screened) if screened else []
-    new = [config for config in made if config.name not in state.kept]
-    if new:
-        state.extend(table_of(new), new, [0.0] * len(new), searched=False)
-    return [config.name for config in made]
