@@ -89,11 +89,14 @@ class CompileService:
                 self._changed.notify_all()
 
     @property
+    def ended(self) -> int:
+        """How many tasks have ended here, found in the cache or not."""
+        return self.compiled + self.cached
+
+    @property
     def mean_s(self) -> float:
-        """A worker's mean time for a task that has ended here, found in the cache or not, seconds; a typical one before
-        the first has ended."""
-        ended = self.compiled + self.cached
-        return self.busy_s / ended if ended else TYPICAL_S
+        """A worker's mean time for a task that has ended here, seconds; a typical one before the first has ended."""
+        return self.busy_s / self.ended if self.ended else TYPICAL_S
 
     @property
     def compile_s(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 
@@ -49,9 +50,11 @@ class CompileStage:
         self._counted: set[TaskKey] = set()
         self._workers, self._language = compiler.workers, language
         self._cache = kernel_cache.identity(folder.cache)
+        self._began = 0.0  # of time.monotonic()
         self._service = CompileService(compiler, self._store, store.compiles(self._cache))
 
     def __enter__(self) -> CompileStage:
+        self._began = time.monotonic()
         self._service.__enter__()
         return self
 
@@ -78,11 +81,9 @@ class CompileStage:
         return self._service.busy_s
 
     def note_idle(self) -> None:
-        """Records the share of the search time so far in which compile workers were idle."""
-        search_s = sum(self._log.stage_seconds.get(name, 0.0) for name in ("search", "compile", "screen"))
-        if search_s:
-            idle = 1 - self.busy_s / (self._workers * search_s)
-            self._log.notes["compile_pool_idle_pct"] = round(100 * max(0.0, idle), 1)
+        """Records the share of the time since this stage began in which compile workers were idle."""
+        idle = 1 - self.busy_s / (self._workers * (time.monotonic() - self._began))
+        self._log.notes["compile_pool_idle_pct"] = round(100 * max(0.0, idle), 1)
 
     def _store(self, task: CompileTask, result: CompileResult) -> None:
         if task.script is not None:
@@ -110,13 +111,15 @@ class CompileStage:
         Raises EnvironmentFault if the measurement's own kernels do not compile, and KeyboardInterrupt on a signal.
         """
         service = self._service
-        tasks = self._tasks(wanted, longest_first=until == NO_LIMIT)
-        tasks = [task for task in tasks if key_of(task) not in service.results]
-        if not tasks:
+        asked = self._tasks(wanted, longest_first=until == NO_LIMIT)
+        tasks = [task for task in asked if key_of(task) not in service.results]
+        support = compile_tasks.support_task(asked[0]) if asked else None
+        # What was prefetched may be all that is asked for.
+        lacks_support = service.ended and support is not None and key_of(support) not in service.results
+        if support is None or not (tasks or lacks_support):
             if then := list(then):
                 self.prefetch(then)
             return
-        support = compile_tasks.support_task(tasks[0])
         self._run_store.set_fact(KERNELS_WANTED, self._run_store.num_compiles() + len(tasks))
         with self._log.step(title, len(tasks) + 1) as step:
             of = step.advance, until, self._limits.interruption.check
