@@ -37,7 +37,7 @@ def run(options: RunOptions, console: Console, out: Console) -> int:
     say_idle(options, environment, console, FLAG)
     prepare.require_a_type([entry.problem for entry in options.entries], environment.device)
     with progress.waiting("apply the rules", console, len(options.entries)) as step:
-        total, sizes = serving_space.cut_sizes(options, environment.device, (), step.advance)
+        total, sizes = serving_space.cut_sizes(options, environment.device, (), lambda cut: step.advance())
     states = [size.left for size in sizes if isinstance(size.left, SizeState)]
     empty = [size.left for size in sizes if isinstance(size.left, UserError)]
     if not states:

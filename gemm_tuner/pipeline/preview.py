@@ -61,7 +61,7 @@ def dry_run(options: RunOptions, out: Console) -> None:
         if warning := look(options, device.target.arch):
             print_line(out, warning)
     with progress.waiting("apply the rules", out, len(options.entries)) as step:
-        total, sizes = serving_space.cut_sizes(options, device, servers, step.advance)
+        total, sizes = serving_space.cut_sizes(options, device, servers, lambda cut: step.advance())
     states = [size.left for size in sizes if isinstance(size.left, SizeState)]
     empty = [(size.funnel, size.left) for size in sizes if isinstance(size.left, UserError)]
     for funnel, fault in empty:

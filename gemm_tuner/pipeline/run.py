@@ -9,6 +9,7 @@ from rich.console import Console
 
 from gemm_tuner import profilers
 from gemm_tuner.compile import worker_servers
+from gemm_tuner.consumers.server import Server
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.core.records import Problem, Target, Verdict, Verified
 from gemm_tuner.decide.finals_plan import PROCESSES
@@ -26,11 +27,13 @@ from gemm_tuner.pipeline import (
     show,
 )
 from gemm_tuner.pipeline.cluster_work import OnCluster
+from gemm_tuner.pipeline.first_kernels import FirstKernels
 from gemm_tuner.pipeline.open_run import opened
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_end import accounted, finish, say_finished, write_records
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.run_options import RunOptions
+from gemm_tuner.pipeline.serving_space import Cut
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.space.size_state import SizeState
@@ -70,14 +73,16 @@ def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
     if environment.recording is not None:
         recorded.require_all(options, environment.device, environment.recording, servers)
     stations = cluster.stations if cluster else None
-    with opened(options, environment, log, stations=stations) as (launchers, session):
+    with (
+        opened(options, environment, log, stations=stations) as (launchers, session),
+        first_kernels(session, ahead=works_here and bool(launchers) and not servers) as kernels,
+    ):
         if cluster:
             cluster.on_folder(session.folder.root)
         if run_start.is_finished(session.store):
             return say_finished(session)
         start_launchers(launchers if cluster is None else (), session)
-        with log.waiting("apply the rules", len(options.entries)) as step:
-            total, sizes = serving_space.cut_sizes(options, environment.device, servers, step.advance)
+        total, sizes = cut_sizes(options, session, servers, kernels)
         states = [size.left for size in sizes if isinstance(size.left, SizeState)]
         if not states:
             raise next(size.left for size in sizes if isinstance(size.left, UserError))
@@ -90,7 +95,7 @@ def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
             session.results.record(size.problem, None, size.why_empty)
         try:
             if launchers:
-                Tuning(session, states, launchers).run()
+                Tuning(session, states, launchers, begun=kernels).run()
             else:
                 predict.run(session, states)
         finally:
@@ -113,6 +118,25 @@ def start_compilers(options: RunOptions, target: Target | None, *, works_here: b
     """Lets what compile workers are forked from start. target: None while it is unknown."""
     if works_here and options.compile_stage:
         worker_servers.begin(options.language, options.kind, target)
+
+
+def first_kernels(session: Session, *, ahead: bool) -> FirstKernels:
+    """What compiles for a run. ahead: from the first sizes on, unless kernels are compiled when they are timed."""
+    return FirstKernels(session, len(session.options.entries) if ahead and session.options.compile_stage else 0)
+
+
+def cut_sizes(
+    options: RunOptions, session: Session, servers: Sequence[Server], kernels: FirstKernels
+) -> tuple[int, list[Cut]]:
+    """``serving_space.cut_sizes``, with its progress. kernels: takes what is left of each size."""
+    with session.log.waiting("apply the rules", len(options.entries)) as step:
+
+        def cut(size: Cut) -> None:
+            step.advance()
+            if isinstance(size.left, SizeState):
+                kernels.add(size.left)
+
+        return serving_space.cut_sizes(options, session.device, servers, cut)
 
 
 def start_launchers(launchers: Iterable[Launcher], session: Session) -> None:

@@ -76,29 +76,30 @@ def extend(state: SizeState, wanted: Iterable[Server], candidates: Space | None)
 
 
 def cut_sizes(
-    options: RunOptions, device: Device, wanted: Sequence[Server], on_size: Callable[[], object] = lambda: None
+    options: RunOptions, device: Device, wanted: Sequence[Server], on_size: Callable[[Cut], object] = lambda cut: None
 ) -> tuple[int, list[Cut]]:
     """(number of configurations in the space, each size after the rules, including the servers' spaces). Raises
     UserError for an invalid space or rules. A size of which rules leave nothing has its configuration of --update.
-    on_size: called after each size."""
+    on_size: called with each size when it is cut."""
     candidates, of_kernels = prepare.load_space(options, device), kernel_space(wanted, options, device)
     found = []
     for problem in (entry.problem for entry in options.entries):
         funnel: tuple[FunnelRow, ...] = ()
+        left: SizeState | UserError
         try:
             pruned = widened(prepare.cut_space(candidates, problem, device), wanted, candidates, problem)
             funnel = pruned.funnel
             older = options.older.get(problem)
             fault = workload_of(problem.kind).type_fault(problem, device)
             if older is not None and fault is None and not len(pruned.kept):  # what the user gave is timed anyway
-                state = prepare.given_state(problem, older, device)
+                left = prepare.given_state(problem, older, device)
             else:
-                state = prepare.state_of(candidates, problem, device, pruned)
-            extend(state, wanted, of_kernels)
-            found.append(Cut(problem, funnel, state))
+                left = prepare.state_of(candidates, problem, device, pruned)
+            extend(left, wanted, of_kernels)
         except UserError as error:
-            found.append(Cut(problem, funnel, error))
-        on_size()
+            left = error
+        found.append(Cut(problem, funnel, left))
+        on_size(found[-1])
     return len(candidates.configs), found
 
 

@@ -21,6 +21,7 @@ from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.finalists import MORE_FINALS, FinalistPicker, recombined
 from gemm_tuner.pipeline.finals import Finals
 from gemm_tuner.pipeline.finish_size import SizeFinisher, finals_us, why_not_right, why_nothing_timed
+from gemm_tuner.pipeline.first_kernels import FirstKernels
 from gemm_tuner.pipeline.opens_ahead import OpensAhead, plans_of
 from gemm_tuner.pipeline.rounds import Rounds
 from gemm_tuner.pipeline.serving_space import searched_apart
@@ -37,12 +38,17 @@ NOT_ASKED = "not_asked_for_by_the_search"
 
 @dataclass
 class Tuning:
-    """Tunes a batch with measurements. launchers: one for each GPU. given: the servers of a results file to time."""
+    """Tunes a batch with measurements.
+
+    launchers: one for each GPU. given: the servers of a results file to time. begun: what is compiled already.
+    """
 
     session: Session
     states: list[SizeState]
     launchers: Sequence[Launcher]
     given: tuple[Server, ...] | None = None
+    begun: FirstKernels | None = None
+    kernels: FirstKernels = field(init=False)
     older: BaselineConfigs = field(init=False)
     servers: tuple[Server, ...] = field(init=False)
     picker: FinalistPicker = field(init=False)
@@ -59,7 +65,7 @@ class Tuning:
         self.older.add(self.states, self.session.device)
         scripts = self.prepare()
         states, options = self.restore(scripts), self.session.options
-        with self.session.compile_stage(scripts) if options.compile_stage else nullcontext() as compiling:
+        with self.kernels.stage() as compiling:
             checks = self.session.check_stage(scripts, compiling)
             if states:
                 self.decide(self.search(states, scripts, checks), checks)
@@ -139,6 +145,7 @@ class Tuning:
 
     def __post_init__(self) -> None:
         session, options = self.session, self.session.options
+        self.kernels = self.begun or FirstKernels(session)
         least_pct, kernels = options.min_improvement_pct, options.kernels
         self.older = BaselineConfigs.of(options.older, least_pct, self.states, session.device)
         asked = serving.servers(options.serve, session.device, options.older_served, least_pct, kernels)
@@ -150,7 +157,8 @@ class Tuning:
         """Adds what servers launch to the candidates, and writes the scripts of all."""
         serving.add(self.servers, self.states)
         one, wanted = self.session, [(state.problem, config) for state in self.states for config in state.kept.values()]
-        scripts = one.write_scripts(wanted)
+        scripts = self.kernels.scripts
+        scripts.update(one.write_scripts(wanted))
         shared = one.gpus, one.store, one.limits, one.log
         plan, published = self.picker.plan, one.results.published
         self.finals = Finals(one.planner(scripts), self.fleet, *shared, plan, published=published)
