@@ -69,9 +69,11 @@ def own_process_group() -> None:
     """Puts this process into its own group, so that a kill includes ptxas; makes it die with its parent, the tuner or
     the fork server that dies with the tuner, and ignore Ctrl-C.
 
-    Its priority is lowered, because the process that launches timed kernels meanwhile must not wait for a core.
+    Its priority is lowered, because the tuner and the process that launches timed kernels meanwhile must not wait for a
+    core. It stays in the tuner's session: where Linux shares cores among sessions first (autogroup, see sched(7)),
+    priorities count within one, and a worker with a session of its own would get as much of a core as the tuner.
     """
-    os.setsid()
+    os.setpgid(0, 0)
     os.nice(NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(os.getppid())

@@ -99,6 +99,14 @@ def test_workers_are_forked_from_a_server_that_was_started_before(tmp_path: Path
     assert server is not None and (tmp_path / "parent").read_text() == str(server)
 
 
+def test_workers_leave_cores_to_the_tuner(tmp_path: Path, known: Path) -> None:
+    """Schedulers may weigh priorities among the processes of a session only."""
+    note = f"open({str(tmp_path / 'note')!r}, 'w').write(f'{{os.getpriority(os.PRIO_PROCESS, 0)}} {{os.getsid(0)}}')"
+    run(pool_in(tmp_path, known, workers=1), [broken_task(tmp_path, calls=note)])
+    priority, session = map(int, (tmp_path / "note").read_text().split())
+    assert priority > os.getpriority(os.PRIO_PROCESS, 0) and session == os.getsid(0)
+
+
 def test_a_worker_dies_with_the_run_whatever_it_is_at(tmp_path: Path) -> None:
     """The whole tuner is killed while a compile hangs."""
     script = f"""

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from fault_runs import LOOK_S, MEASURED, Machine, Undisturbed, require_complete_states, rows_of
 
@@ -35,10 +36,12 @@ def is_worker_or_their_server(command: str) -> bool:
     return "forkserver" in command
 
 
-def leads_a_session(pid: int) -> bool:
+def is_worker(pid: int) -> bool:
+    """Whether the process is one that a server has forked, and not the server."""
     try:
-        return os.getsid(pid) == pid
-    except ProcessLookupError:
+        parent = psutil.Process(pid).parent()
+        return parent is not None and is_worker_or_their_server(" ".join(parent.cmdline()))
+    except psutil.Error:
         return False
 
 
@@ -86,8 +89,8 @@ class Kill:
         while process.poll() is None:
             if progress(machine.folder) >= self.point or machine.is_held:
                 victims = [process.pid] if self.victim == "parent" else machine.find(VICTIMS[self.victim])
-                if self.victim == "worker":  # which their server does not
-                    victims = [pid for pid in victims if leads_a_session(pid)]
+                if self.victim == "worker":
+                    victims = [pid for pid in victims if is_worker(pid)]
                 if victims:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(victims[0], signal.SIGKILL)
