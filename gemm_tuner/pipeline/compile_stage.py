@@ -158,8 +158,10 @@ class CompileStage:
         return len({key_of(task) for task in found} - self._service.results.keys())
 
     def prefetch(self, wanted: Wanted) -> None:
-        """Lets idle workers compile these, in order, because they may be needed next."""
-        self._service.prefetch(self._tasks(wanted, longest_first=False))
+        """Lets idle workers compile these, in order, because they may be needed next; first what the measurement itself
+        launches, without which a run that goes on could find all that it asks for compiled."""
+        tasks = self._tasks(wanted, longest_first=False)
+        self._service.prefetch([*map(compile_tasks.support_task, tasks[:1]), *tasks])
 
 
 def common_reason(failed: Sequence[CompileResult]) -> str:

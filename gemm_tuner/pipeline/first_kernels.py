@@ -26,7 +26,8 @@ class FirstKernels:
     ``add`` and ``stage``.
 
     The guided search goes through the sizes in order, and its first proposals for one depend on no later one: what it
-    asks for here, it asks for again. What is compiled without being asked for later is not timed.
+    asks for here, it asks for again, unless candidates are added after the rules (--update, a default configuration).
+    What is compiled without being asked for later is not timed.
 
     expected: how many sizes there will be; 0 if the stage is to begin when it is used.
     """

@@ -94,10 +94,11 @@ def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
         for size in (one for one in sizes if one.why_empty):
             session.results.record(size.problem, None, size.why_empty)
         try:
-            if launchers:
-                Tuning(session, states, launchers, begun=kernels).run()
-            else:
-                predict.run(session, states)
+            with kernels:  # which ends before the records are written
+                if launchers:
+                    Tuning(session, states, launchers, begun=kernels).run()
+                else:
+                    predict.run(session, states)
         finally:
             session.results.write()
             write_records(session, states)
@@ -121,8 +122,10 @@ def start_compilers(options: RunOptions, target: Target | None, *, works_here: b
 
 
 def first_kernels(session: Session, *, ahead: bool) -> FirstKernels:
-    """What compiles for a run. ahead: from the first sizes on, unless kernels are compiled when they are timed."""
-    return FirstKernels(session, len(session.options.entries) if ahead and session.options.compile_stage else 0)
+    """What compiles for a run. ahead: from the first sizes on, unless kernels are compiled when they are timed, or the
+    run goes on with what is compiled."""
+    begins = ahead and session.options.compile_stage and not session.store.num_compiles()
+    return FirstKernels(session, len(session.options.entries) if begins else 0)
 
 
 def cut_sizes(

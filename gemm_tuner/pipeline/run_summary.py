@@ -70,7 +70,7 @@ def notes(found: Mapping[str, Any]) -> list[str]:
             f"{heat[2]:.0f} C at most{slow}"
         )
     if "compile_pool_idle_pct" in found:
-        lines.append(f"the compile pool was idle for {found['compile_pool_idle_pct']:.0f} % of the search")
+        lines.append(f"the compile pool was idle for {found['compile_pool_idle_pct']:.0f} % of the time until finals")
     for key, why in found.get("older_not_run", {}).items():
         lines.append(f"the older configuration of {key} could not run: {why}")
     if "updated" in found:

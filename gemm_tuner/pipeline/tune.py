@@ -40,7 +40,8 @@ NOT_ASKED = "not_asked_for_by_the_search"
 class Tuning:
     """Tunes a batch with measurements.
 
-    launchers: one for each GPU. given: the servers of a results file to time. begun: what is compiled already.
+    launchers: one for each GPU. given: the servers of a results file to time. begun: its kernels, if
+    workers may have begun to compile them.
     """
 
     session: Session

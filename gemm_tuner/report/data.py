@@ -27,7 +27,7 @@ Interval = tuple[float, float]
 TIME_COLUMNS = ("screen_us", "finals_us")
 NOTES_IN_WORDS = {
     "noise_pct": "noise floor, %: median and most of all sizes",
-    "compile_pool_idle_pct": "compile pool idle, % of the search",
+    "compile_pool_idle_pct": "compile pool idle, % of the time until finals",
     "parent_peak_mib": "most memory of the tuner's own process, MiB",
     "gpu": "GPU in the finals: least, median and most",
     "updated": "older configurations",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from samples import config, problem
-from tuning import StandInGpu, session, state_of
+from tuning import StandInGpu, restarted, session, state_of
 
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.pipeline.first_kernels import FIRST_SIZES, FirstKernels
@@ -25,7 +25,8 @@ pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 SIZES = [problem(1024 * count, 512, 1024) for count in range(1, 4 * FIRST_SIZES + 1)]
 SMALL = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 16, "BLOCK_SIZE_K": 16, "num_warps": 1}
-CONFIGS = tuple(config(num_stages=stages, **SMALL) for stages in (1, 2))
+MORE = tuple(config(num_stages=stages, **SMALL) for stages in (1, 2, 3))
+CONFIGS = MORE[:2]
 
 
 class Pool:
@@ -76,7 +77,9 @@ def test_nothing_is_chosen_ahead_of_few_sizes_or_where_a_run_does_not_compile(
 def test_workers_compile_before_the_last_size_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "cache"))
     sizes = SIZES[: 2 * FIRST_SIZES]
-    of, states = session(tmp_path, *sizes, compile_workers=2, search="full"), [state_of(one, CONFIGS) for one in sizes]
+    of = session(tmp_path, *sizes, compile_workers=2, search="full")
+    # The scripts of all have another text than those of the first sizes.
+    states = [state_of(one, CONFIGS if at < FIRST_SIZES else MORE) for at, one in enumerate(sizes)]
     with first_kernels(of, ahead=True) as kernels:
         for state in states[:FIRST_SIZES]:
             kernels.add(state)
@@ -102,3 +105,22 @@ def test_workers_end_with_a_run_that_ends_before_its_search(tmp_path: Path) -> N
         assert "compiler" in {thread.name for thread in threading.enumerate()}
         raise KeyboardInterrupt
     assert "compiler" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_run_that_was_killed_while_sizes_were_cut_has_what_the_measurement_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would find all that it asks for compiled, and its launchers would compile the rest while they time."""
+    monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "cache"))
+    sizes = SIZES[: 2 * FIRST_SIZES]
+    of = session(tmp_path, *sizes, compile_workers=1, search="full")
+    with first_kernels(of, ahead=True) as kernels:
+        for size in sizes:
+            kernels.add(state_of(size, CONFIGS))
+        until = time.monotonic() + 60
+        while of.store.num_compiles() < len(CONFIGS):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    assert of.log.facts["kernels compiled"] == len(CONFIGS) + 1
+    again = restarted(of)
+    assert first_kernels(again, ahead=True).expected == 0
