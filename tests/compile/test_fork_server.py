@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from multiprocess import forkserver
 from multiprocess import process as process_module
-from pool_tasks import ROOT, wait_until
+from pool_tasks import ROOT
 from process_samples import ends
+from waits import wait_until
 
 from gemm_tuner.compile import fork_server
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pool_tasks import broken_task, pool_in, wait_until
+from pool_tasks import broken_task, pool_in
+from waits import wait_until
 
 from gemm_tuner.compile import compile_worker, fork_server
 from gemm_tuner.compile.compile_pool import CompilePool

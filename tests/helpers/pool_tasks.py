@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -86,11 +85,4 @@ def until(there: Path, answers: Future[Any]) -> None:
     """Waits for a file, which must be whole as soon as it is there, while the pool is at work."""
     while not there.exists():
         assert not answers.done(), answers.result()
-        time.sleep(0.01)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    started_s = time.monotonic()
-    while not holds():
-        assert time.monotonic() - started_s < LONG_S
         time.sleep(0.01)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,13 +75,6 @@ class Launcher:
 def done(folder: Path) -> list[str]:
     path = folder / "done"
     return path.read_text().splitlines() if path.exists() else []
-
-
-def until(so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 240
-    while not so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def is_locked(path: Path) -> bool:

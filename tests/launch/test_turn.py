@@ -13,7 +13,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from turn_launchers import Launcher, Start, done, is_locked, until
+from turn_launchers import Launcher, Start, done, is_locked
+from waits import wait_until
 
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.journal import ADMITTED, IMPORTED, LAUNCHED, OPENED, READY, TURN, Journal
@@ -42,16 +43,16 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def test_one_that_gives_way_goes_on_after_the_one_that_waits(start: Start, tmp_path: Path) -> None:
     check = start("check")
-    until(lambda: done(tmp_path) == ["check begins"])
+    wait_until(lambda: done(tmp_path) == ["check begins"])
     finals = start("finals")
-    until(lambda: finals.waits() and is_locked(tmp_path / "turn.queue"))
+    wait_until(lambda: finals.waits() and is_locked(tmp_path / "turn.queue"))
     check.tell("give way")
-    until(lambda: "finals begins" in done(tmp_path))
-    until(check.waits)
+    wait_until(lambda: "finals begins" in done(tmp_path))
+    wait_until(check.waits)
     assert "check goes on" not in done(tmp_path)
     finals.tell("end")
     finals.through()
-    until(lambda: "check goes on" in done(tmp_path))
+    wait_until(lambda: "check goes on" in done(tmp_path))
     check.tell("end")
     check.through()
     assert done(tmp_path) == [
@@ -70,17 +71,17 @@ def test_where_nobody_waits_it_goes_on_at_once(tmp_path: Path) -> None:
 
 def test_one_that_stays_behind_has_its_turn_after_all_that_go_ahead(start: Start, tmp_path: Path) -> None:
     first, second = start("first", "go ahead"), start("second", "go ahead")
-    until(lambda: len(done(tmp_path)) == 2)
+    wait_until(lambda: len(done(tmp_path)) == 2)
     behind = start("behind", "stay behind")
-    until(behind.waits)
+    wait_until(behind.waits)
     first.tell("take")
-    until(lambda: "first begins" in done(tmp_path))
+    wait_until(lambda: "first begins" in done(tmp_path))
     second.process.kill()
-    until(lambda: "behind may take" in done(tmp_path))
+    wait_until(lambda: "behind may take" in done(tmp_path))
     behind.tell("take")
-    until(lambda: behind.waits() and is_locked(tmp_path / "turn.queue"))
+    wait_until(lambda: behind.waits() and is_locked(tmp_path / "turn.queue"))
     first.tell("end")
-    until(lambda: "behind begins" in done(tmp_path))
+    wait_until(lambda: "behind begins" in done(tmp_path))
 
 
 @pytest.mark.parametrize(("place", "behind"), [(AHEAD, False), (BEHIND, True), (ANYWHERE, False)])
@@ -88,7 +89,7 @@ def test_a_launcher_waits_for_those_ahead_if_its_plan_says_so(
     start: Start, tmp_path: Path, place: str, behind: bool
 ) -> None:
     ahead = start("ahead", "go ahead")
-    until(lambda: bool(done(tmp_path)))
+    wait_until(lambda: bool(done(tmp_path)))
     written, turn = io.StringIO(), Turn(tmp_path / "turn", tmp_path)
     script, language = ModuleType("script"), SimpleNamespace(support_calls=lambda flush_bytes, device: {})
     plan = Plan(FINALS, (), (), Method(), device="cpu", place=place)
@@ -96,7 +97,7 @@ def test_a_launcher_waits_for_those_ahead_if_its_plan_says_so(
     opens = threading.Thread(target=run, args=arguments, daemon=True)
     opens.start()
     if behind:
-        until(lambda: OPENED in written.getvalue() and (tmp_path / WAITING_FILE).exists())
+        wait_until(lambda: OPENED in written.getvalue() and (tmp_path / WAITING_FILE).exists())
         assert TURN not in written.getvalue()
         ahead.process.kill()
     opens.join(timeout=60)
@@ -119,51 +120,51 @@ def test_a_launcher_goes_ahead_from_when_it_opens_the_gpu_until_its_turn(tmp_pat
 
 def test_launchers_open_the_gpu_side_by_side_and_before_their_turn(start: Start, tmp_path: Path) -> None:
     holder = start("holder")
-    until(lambda: done(tmp_path) == ["holder begins"])
+    wait_until(lambda: done(tmp_path) == ["holder begins"])
     first, second = start("first", "open"), start("second", "open")
-    until(lambda: len(done(tmp_path)) == 3)
+    wait_until(lambda: len(done(tmp_path)) == 3)
     assert set(done(tmp_path)) == {"holder begins", "first opens", "second opens"}
     holder.tell("time")
-    until(holder.waits)
+    wait_until(holder.waits)
     first.tell("opened")
-    until(lambda: "first has opened" in done(tmp_path))
+    wait_until(lambda: "first has opened" in done(tmp_path))
     assert "holder times" not in done(tmp_path)
     second.tell("opened")
-    until(lambda: "holder times" in done(tmp_path))
+    wait_until(lambda: "holder times" in done(tmp_path))
 
 
 def test_nobody_opens_the_gpu_while_another_times(start: Start, tmp_path: Path) -> None:
     holder = start("holder")
     holder.tell("time")
-    until(lambda: "holder times" in done(tmp_path))
+    wait_until(lambda: "holder times" in done(tmp_path))
     other = start("other", "open")
-    until(other.waits)
+    wait_until(other.waits)
     assert "other opens" not in done(tmp_path)
     holder.tell("end")
-    until(lambda: "other opens" in done(tmp_path))
+    wait_until(lambda: "other opens" in done(tmp_path))
     assert done(tmp_path)[-2:] == ["holder ends", "other opens"]
 
 
 def test_one_that_dies_while_it_opens_the_gpu_holds_up_nobody(start: Start, tmp_path: Path) -> None:
     holder, other = start("holder"), start("other", "open")
-    until(lambda: len(done(tmp_path)) == 2)
+    wait_until(lambda: len(done(tmp_path)) == 2)
     holder.tell("time")
-    until(holder.waits)
+    wait_until(holder.waits)
     other.process.kill()
-    until(lambda: "holder times" in done(tmp_path))
+    wait_until(lambda: "holder times" in done(tmp_path))
 
 
 def test_a_launcher_that_dies_while_it_waits_holds_up_nobody(start: Start, tmp_path: Path) -> None:
     check, first, second = start("check"), start("first"), start("second")
-    until(lambda: bool(done(tmp_path)))
+    wait_until(lambda: bool(done(tmp_path)))
     holder = next(one for one in (check, first, second) if done(tmp_path)[0] == f"{one.folder.name} begins")
     others = [one for one in (check, first, second) if one is not holder]
     for other in others:
-        until(other.waits)
+        wait_until(other.waits)
     others[0].process.kill()
     others[0].process.wait()
     holder.tell("end")
-    until(lambda: f"{others[1].folder.name} begins" in done(tmp_path))
+    wait_until(lambda: f"{others[1].folder.name} begins" in done(tmp_path))
 
 
 def test_a_launcher_opens_the_gpu_before_its_turn_and_times_while_none_opens_it(tmp_path: Path) -> None:
@@ -180,16 +181,16 @@ def test_a_launcher_opens_the_gpu_before_its_turn_and_times_while_none_opens_it(
     command = ["-m", "gemm_tuner.launch.main", "--plan", str(tmp_path / "plan.json"), "--turn", str(tmp_path / "turn")]
     with subprocess.Popen([sys.executable, *command], cwd=IMPORT_ROOT) as process:
         try:
-            until((tmp_path / WAITING_FILE).exists)
+            wait_until((tmp_path / WAITING_FILE).exists)
             assert reached() == [IMPORTED]
             timing.end()
-            until(lambda: OPENED in reached())
-            until((tmp_path / WAITING_FILE).exists)
+            wait_until(lambda: OPENED in reached())
+            wait_until((tmp_path / WAITING_FILE).exists)
             assert reached() == [IMPORTED, ADMITTED, OPENED]
             with timing.opening():
                 holder.end()
-                until(lambda: TURN in reached())
-                until((tmp_path / WAITING_FILE).exists)
+                wait_until(lambda: TURN in reached())
+                wait_until((tmp_path / WAITING_FILE).exists)
                 assert reached() == [IMPORTED, ADMITTED, OPENED, TURN]
             assert process.wait(240) == 0
         finally:
@@ -256,14 +257,14 @@ def test_what_a_launcher_does_meanwhile_comes_before_its_turn(tmp_path: Path) ->
 def test_what_is_left_to_load_has_the_gpu_to_itself(start: Start, tmp_path: Path) -> None:
     """In its turn, and not before those that open the GPU, and may hold operands, have done so."""
     other = start("other", "open")
-    until(lambda: done(tmp_path) == ["other opens"])
+    wait_until(lambda: done(tmp_path) == ["other opens"])
     written, turn = io.StringIO(), Turn(tmp_path / "turn", tmp_path)
     loaded: list[bool] = []
     loading: Any = SimpleNamespace(load=lambda last: loaded.append(last), done=False)
     bench: Any = object()
     opens = threading.Thread(target=opened, args=(lambda: bench, loading, Journal(written), turn), daemon=True)
     opens.start()
-    until(lambda: TURN in written.getvalue() and (tmp_path / WAITING_FILE).exists())
+    wait_until(lambda: TURN in written.getvalue() and (tmp_path / WAITING_FILE).exists())
     assert loaded == [False]
     other.tell("opened")
     opens.join(timeout=60)

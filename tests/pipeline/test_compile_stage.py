@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from samples import TEMPLATES, config, problem
 from tuning import session, state_of
+from waits import wait_until
 
 from gemm_tuner.compile import compile_tasks
 from gemm_tuner.compile.same_code import duplicates
 from gemm_tuner.compile.task_queue import key_of
-from gemm_tuner.core.records import CompileResult, Config, Problem, Status, Timing
+from gemm_tuner.core.records import CompileResult, Status, Timing
 from gemm_tuner.languages import kernel_cache
 from gemm_tuner.languages.kernel_cache import evict, in_use
 from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.languages.triton.symbol_naming import naming
-from gemm_tuner.pipeline.compile_stage import CompileStage, common_reason
+from gemm_tuner.pipeline.compile_stage import common_reason
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import SizeState
@@ -40,14 +40,6 @@ def compiled(of: Session, count: int) -> tuple[SizeState, dict[str, int]]:
         compiling.restore([state])
         compiling.compile_sizes([(state, [one.name for one in CONFIGS[:count]])], "compile")
     return state, here.log.facts
-
-
-def wait_for(compiling: CompileStage, wanted: Sequence[tuple[Problem, Config]]) -> None:
-    """Waits until workers have compiled these by themselves."""
-    until = time.monotonic() + 60
-    while not compiling.has(wanted):
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def test_a_run_whose_cache_is_gone_compiles_again_what_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +80,7 @@ def test_what_comes_next_is_compiled_though_nothing_is_left_of_what_is_waited_fo
     with run.compile_stage(run.write_scripts([*first, *second])) as compiling:
         compiling.compile_sizes([(state, [CONFIGS[0].name])], "compile")
         compiling.compile_sizes([(state, [CONFIGS[0].name])], "compile", then=second)
-        wait_for(compiling, second)
+        wait_until(lambda: compiling.has(second))
 
 
 def test_what_the_measurement_launches_is_compiled_though_all_else_is(
@@ -100,7 +92,7 @@ def test_what_the_measurement_launches_is_compiled_though_all_else_is(
     first = [(SIZE, CONFIGS[0])]
     with run.compile_stage(run.write_scripts(first)) as compiling:
         compiling.prefetch(first)
-        wait_for(compiling, first)
+        wait_until(lambda: compiling.has(first))
         for _ in range(2):
             compiling.compile_sizes([(state, [CONFIGS[0].name])], "compile")
     assert run.log.facts == {"kernels compiled": 2, "kernels found in the cache": 0}

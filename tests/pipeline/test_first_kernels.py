@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from samples import config, problem
 from tuning import StandInGpu, restarted, session, state_of
+from waits import wait_until
 
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.pipeline.first_kernels import FIRST_SIZES, FirstKernels
@@ -83,10 +83,7 @@ def test_workers_compile_before_the_last_size_is_cut(tmp_path: Path, monkeypatch
     with first_kernels(of, ahead=True) as kernels:
         for state in states[:FIRST_SIZES]:
             kernels.add(state)
-        until = time.monotonic() + 60
-        while of.store.num_compiles() < len(CONFIGS):  # the sizes share them
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda: of.store.num_compiles() == len(CONFIGS))  # the sizes share them
         for state in states[FIRST_SIZES:]:
             kernels.add(state)
         Tuning(of, states, (StandInGpu(),), begun=kernels).run()
@@ -117,10 +114,7 @@ def test_a_run_that_was_killed_while_sizes_were_cut_has_what_the_measurement_lau
     with first_kernels(of, ahead=True) as kernels:
         for size in sizes:
             kernels.add(state_of(size, CONFIGS))
-        until = time.monotonic() + 60
-        while of.store.num_compiles() < len(CONFIGS):
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda: of.store.num_compiles() == len(CONFIGS))
     assert of.log.facts["kernels compiled"] == len(CONFIGS) + 1
     again = restarted(of)
     assert first_kernels(again, ahead=True).expected == 0

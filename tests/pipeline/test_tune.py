@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +10,7 @@ import pytest
 from samples import config
 from tuned_runs import OLD, ONE, TIMES, TWO, A, B, C, D, Run, chosen, statuses
 from tuning import StandInGpu, limit, lost, state_of
+from waits import wait_until
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Status, Verified
@@ -175,13 +175,11 @@ def test_what_a_check_needs_is_compiled_while_finals_run(tmp_path: Path) -> None
     screened: list[int] = []
 
     def look(plan: Plan) -> None:
-        store, until = run.session.store, time.monotonic() + 240
+        store = run.session.store
         if plan.stage == SCREEN:
             screened.append(store.num_compiles())
         elif plan.stage == FINALS:
-            while store.num_compiles() == screened[0]:
-                assert time.monotonic() < until, "nothing was compiled"
-                time.sleep(0.01)
+            wait_until(lambda: store.num_compiles() > screened[0])
 
     gpu = StandInGpu(before=look)
     run = Run(tmp_path, gpu, configs=(small,), compile_stage=True, compile_workers=1)
