@@ -62,8 +62,10 @@ $(VENV)/installed-dev: requirements.txt requirements-dev.txt $(VENV)/pip
 	cat requirements.txt requirements-dev.txt | grep -vE '$(LARGE)|^-r' | $(VENV)/bin/pip install --quiet -r /dev/stdin
 	touch $@
 
+# The package itself stays where it is: a copy would be imported in its place by what does not run here, also when it is old.
 $(VENV)/installed-%: setup.cfg $(VENV)/installed
 	$(VENV)/bin/pip install --quiet '.[$*]'
+	$(VENV)/bin/pip uninstall --quiet --yes gemm-tuner
 	touch $@
 
 clean:
