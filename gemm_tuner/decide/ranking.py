@@ -142,16 +142,14 @@ class Judge:
 
     def overruling(self, sheet: Sheet, chosen: str, configs: Mapping[str, Config]) -> str:
         """The finalist that is significantly faster than the chosen one in the publishing processes, by more than
-        TIE_PCT, which the choice of the simplest allows, and not significantly slower than any in all processes
-        together; "" for none."""
-        cells, chose = finalists_of(sheet.publishing, configs), finalists_of(sheet.choosing, configs)
+        TIE_PCT, which the choice of the simplest allows; "" for none."""
+        cells = finalists_of(sheet.publishing, configs)
         if sheet.publishing.processes == sheet.all.processes or chosen not in cells.names or len(cells.names) < 2:
             return ""
         fastest = fastest_of(cells)
-        gap = self.gaps(cells, fastest, whole=finalists_of(sheet.all, cells.names)).get(chosen, NO_GAP)
-        if fastest not in chose.names or not gap.is_clear or gap.middle_pct <= TIE_PCT:
-            return ""
-        return fastest if fastest in self.rank_finalists(sheet.by_all, configs).ties else ""
+        gaps = self.gaps(cells, fastest, whole=finalists_of(sheet.all, cells.names))
+        gap = gaps.get(chosen, NO_GAP)
+        return fastest if gap.is_clear and gap.middle_pct > TIE_PCT else ""
 
     def clearly_faster(self, sheet: Sheet, new: str, old: str, by_pct: float, names: Iterable[str]) -> bool:
         """Whether ``new`` is faster than the earlier choice ``old`` by more than ``by_pct`` percent, significantly.

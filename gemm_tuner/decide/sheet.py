@@ -38,11 +38,6 @@ class Sheet:
     samples_us: Mapping[str, tuple[float, ...]]
     duplicated: str = ""
 
-    @property
-    def by_all(self) -> Sheet:
-        """The same with all processes as choosing ones."""
-        return replace(self, choosing=self.all)
-
 
 def samples_of(timing: Timing) -> tuple[float, ...]:
     """The means over the calls that make a sample (the calls themselves where there are fewer), those that decide."""
@@ -99,13 +94,6 @@ def publishing_of(timings: Sequence[Timing]) -> set[int]:
     if len(finalists_in) > 1 and len(publishes) in (0, len(finalists_in)):
         publishes ^= {max(finalists_in, key=lambda process: (finalists_in[process], process))}
     return publishes
-
-
-def exchanged_roles(timings: Sequence[Timing]) -> dict[int, Role]:
-    """The roles of a size's processes, by number, once those that published have chosen: the others publish."""
-    published = publishing_of(sound_of(timings))
-    numbers = {timing.process for timing in timings}
-    return {number: Role.CHOOSE if number in published else Role.PUBLISH for number in numbers}
 
 
 def summed_us(timings: Sequence[Timing], name: str) -> float | None:

@@ -9,14 +9,14 @@ from functools import partial
 
 from gemm_tuner.core.records import Problem, Role, Status, Timing
 from gemm_tuner.decide import choose
-from gemm_tuner.decide.finals_plan import PROCESSES, FinalsPlan
+from gemm_tuner.decide.finals_plan import PROCESSES, PUBLISH_AGAIN, FinalsPlan
 from gemm_tuner.decide.ranking import Judge, Published, Ranking, judge_of
-from gemm_tuner.decide.sheet import Sheet, exchanged_roles, sheet_of
+from gemm_tuner.decide.sheet import Sheet, sheet_of
 from gemm_tuner.launch.plan import FINALS, SCREEN
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.pipeline.finals_processes import FinalsProcesses
 from gemm_tuner.pipeline.finals_together import More, Process, Roles
-from gemm_tuner.pipeline.finals_work import FinalsWork
+from gemm_tuner.pipeline.finals_work import Contradicted, FinalsWork
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
@@ -72,8 +72,8 @@ class Finals:
         return self._times.by_size
 
     def run(self, finalists: Named, when_last: Callable[[], None] = lambda: None) -> None:
-        """Runs the finals: the planned processes with all finalists and the vendor library, and additional choosing
-        processes if they are expected to decide.
+        """Runs the finals: the planned processes with all finalists and the vendor library; additional choosing
+        processes if they are expected to decide; new publishing processes if the first ones contradict the choice.
 
         when_last: called when the last of processes that started together has its turn on the GPUs.
         """
@@ -95,7 +95,6 @@ class Finals:
             self._run_planned(finalists)
             self._judge()
             self._run_further(finalists)
-        self._overrule(finalists)
         for state, _ in finalists:
             if not self.limits.interruption.requested:
                 self._times.drop_the_rest(state.problem)
@@ -116,13 +115,13 @@ class Finals:
             problems = [state.problem for state, _ in batch]
             each = [dict.fromkeys(problems, role(one)) for one in range(index, until)]
             more = self._runner.overlap and self._runner.together and until - index == self.plan.processes > 1
-            self._process(batch, each, then=self.plan.may_follow, more=more)
+            on_a_gpu = len(batch) // max(1, len(self.fleet.alive())) if self._runner.overlap else 1
+            self._process(batch, each, then=self.plan.may_follow(on_a_gpu), more=more)
             for state, _ in batch:
                 self._planned[state.problem] += until - index
             for problem in self._take_moved():  # what it has had since then is of its new GPU
                 self._planned[problem] = len({timing.process for timing in self.timings.setdefault(problem, [])})
-                numbers = sorted({timing.process for timing in self.timings[problem]})
-                self._times.set_roles(problem, {number: role(place) for place, number in enumerate(numbers)})
+                self._times.set_roles(problem, role)
         self.plan = replace(self.plan, processes=max([self.plan.processes, *self._planned.values()]))
 
     def _until(self, index: int) -> int:
@@ -138,45 +137,65 @@ class Finals:
         return moved
 
     def _run_further(self, finalists: Named) -> None:
-        """Runs additional choosing processes for sizes that ``more`` of them are expected to decide, with the finalists
-        that can still win, unless they ran beside the planned ones."""
+        """Runs additional processes: choosing ones for sizes that ``more`` of them are expected to decide, with the
+        finalists that can still win, and publishing ones for sizes whose publishing processes contradict the choice,
+        both in the same processes. What the former choose may be contradicted, too."""
         more = self.plan.more if self.plan.processes > 1 else 0
         self.works.rank(finalists, self.plan)
-        if not more or self._more_ran:
-            return
-        undecided = self.works.undecided(finalists)
-        if not self._may_go_on(more):
-            undecided = self._stored(undecided, more)
-        after = self.next_process + more if self._runner.together else 0  # their numbers are theirs alone
-        if undecided:
-            self._run_more(finalists, undecided)
-        self.next_process = max(self.next_process, after)
+        undecided = [] if self._more_ran else self.works.undecided(finalists)
+        if not more or not self._may_go_on(more):
+            undecided = self._stored(undecided, more) if more else []
+        if self._runner.together and more and not self._more_ran:  # their numbers are theirs alone
+            after = self.next_process + more
+            self._run_wave(finalists, undecided, [])
+            undecided, self.next_process = [], max(self.next_process, after)
+        later = {state.problem for state, _ in undecided}
+        decided = [(state, names) for state, names in finalists if state.problem not in later]
+        self._run_wave(finalists, undecided, self._contradicted(decided))
+        if later:
+            left = [(state, names) for state, names in finalists if state.problem in later]
+            self._run_wave(finalists, [], self._contradicted(left))
 
-    def _run_more(self, finalists: Named, undecided: Named) -> None:
-        roles = dict.fromkeys((state.problem for state, _ in undecided), Role.CHOOSE)
+    def _run_wave(self, finalists: Named, undecided: Named, contradicted: Sequence[Contradicted]) -> None:
+        """Runs additional processes for these sizes. The finalist that contradicted a choice wins unless it is clearly
+        slower over all choosing processes, which then include the earlier publishing ones."""
+        batch = [*undecided, *((one.state, one.names) for one in contradicted)]
+        if not batch:
+            return
+        choosing = [(state.problem, Role.CHOOSE) for state, _ in undecided]
+        publishing = [(one.state.problem, Role.PUBLISH) for one in contradicted]
+        for problem, _ in publishing:
+            self._times.set_role(problem, Role.CHOOSE)
+        count = max(self.plan.more if choosing else 0, PUBLISH_AGAIN if publishing else 0)
+        each = [dict(choosing * (at < self.plan.more) + publishing * (at < PUBLISH_AGAIN)) for at in range(count)]
         moved: set[Problem] = set()
-        at_once = self.plan.more if self._runner.overlap else 1
-        for _ in range(0, self.plan.more, at_once):
-            self._process(undecided, [roles] * at_once)
+        at_once = count if self._runner.overlap else 1
+        for at in range(0, count, at_once):
+            self._process(batch, each[at : at + at_once], then=self.plan.more if undecided else 0)
             moved |= self._take_moved()
         if moved:
             self._run_planned(finalists)
         self._judge()
+        for one in contradicted:
+            problem = one.state.problem
+            if one.better in self.rankings[problem].ties and problem not in moved:
+                self._overruled.keep(problem, one.chosen, one.better)
+                self._put_first(problem)
 
-    def _overrule(self, finalists: Named) -> None:
-        """Where the publishing processes contradict the choice, the finalist that is clearly faster in these wins.
-        Since they have now chosen it, those that had chosen another publish its time, which is too high, if anything:
-        it would not be published if it had been the lowest in these."""
-        overruled = set()
-        for state, _ in finalists:
-            problem, order = state.problem, self._ranking(state).order
-            better = self.judge.overruling(self.sheets[problem], order[0], state.own) if order else ""
-            if better:
-                self._times.set_roles(problem, exchanged_roles(self.timings[problem]))
-                self._overruled.keep(problem, order[0], better)
-                overruled.add(problem)
-        if overruled:
-            self._judge()
+    def _contradicted(self, finalists: Named) -> list[Contradicted]:
+        """The sizes with a finalist that was clearly faster than the chosen one in the publishing processes."""
+        found = []
+        for state, names in finalists:
+            order = self._ranking(state).order
+            better = self.judge.overruling(self.sheets[state.problem], order[0], state.own) if order else ""
+            if better and (self._stored([(state, names)], PUBLISH_AGAIN) or self._may_go_on(PUBLISH_AGAIN)):
+                found.append(Contradicted(state, names, order[0], better))
+        return found
+
+    def _put_first(self, problem: Problem) -> None:
+        """Moves the finalist that won by the publishing processes, if any, to the front of the ranking."""
+        ranked = self.rankings[problem]
+        self.rankings[problem] = replace(ranked, order=self._overruled.in_order(problem, ranked.order))
 
     def overruled(self, state: SizeState, name: str) -> dict[str, str]:
         """The finalist that the chosen one replaced because of the publishing processes, with the reason."""
@@ -245,19 +264,18 @@ class Finals:
             if timings:
                 self.timings[state.problem], self.states[state.problem] = timings, state
         self._judge()
+        for problem in self.rankings:
+            self._put_first(problem)
         for state in finished:
             self._record(state)
 
     def _judge(self) -> None:
         """Ranks the finalists of all sizes, with noise estimated from all sizes together."""
         self.sheets = {problem: sheet_of(timings) for problem, timings in self.timings.items()}
-        for problem in filter(self._overruled.has, self.sheets):  # all of its processes have chosen
-            self.sheets[problem] = self.sheets[problem].by_all
         self.judge = judge_of((sheet, self.states[problem].kept) for problem, sheet in self.sheets.items())
         for problem, sheet in self.sheets.items():
             own = self.states[problem].own  # a server's own kernel cannot win a size
-            ranked = self.judge.rank_finalists(sheet, own, self.plan.most_choosing)
-            self.rankings[problem] = replace(ranked, order=self._overruled.in_order(problem, ranked.order))
+            self.rankings[problem] = self.judge.rank_finalists(sheet, own, self.plan.most_choosing)
             self.published[problem] = self.judge.published(sheet)
         self.log.passed("rank the finalists")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gemm_tuner.core.records import Problem, Role, Timing
 from gemm_tuner.launch.plan import FINALS
-from gemm_tuner.store.overruled import Overruled
 from gemm_tuner.store.store import Store
 
 # Timings of one process, by problem and name.
@@ -79,15 +78,20 @@ class FinalsTimes:
             self.by_size.setdefault(timing.problem, []).append(timing)
 
     def first_choosing(self, problem: Problem, count: int) -> list[Timing]:
-        """The timings of the first ``count`` processes of a size that chose, also where they publish since another
-        finalist overruled their choice."""
-        chose = Role.PUBLISH if Overruled(self.store).has(problem) else Role.CHOOSE
-        timings = [timing for timing in self.by_size[problem] if timing.role == chose]
+        """The timings of the first ``count`` choosing processes of a size."""
+        timings = [timing for timing in self.by_size[problem] if timing.role == Role.CHOOSE]
         first = sorted({timing.process for timing in timings})[:count]
         return [timing for timing in timings if timing.process in first]
 
-    def set_roles(self, problem: Problem, roles: Mapping[int, Role]) -> None:
-        """Sets the roles of the processes of a size. roles: by number."""
+    def set_role(self, problem: Problem, role: Role) -> None:
+        """Sets the role of all processes of a size."""
+        self.store.set_role(problem, FINALS, role)
+        self.by_size[problem] = [replace(timing, role=role) for timing in self.by_size[problem]]
+
+    def set_roles(self, problem: Problem, role_of: Callable[[int], Role]) -> None:
+        """Sets the roles of the processes of a size by their places."""
+        processes = sorted({timing.process for timing in self.by_size[problem]})
+        roles = {process: role_of(place) for place, process in enumerate(processes)}
         for process, role in roles.items():
             self.store.set_role(problem, FINALS, role, process)
         self.by_size[problem] = [replace(timing, role=roles[timing.process]) for timing in self.by_size[problem]]

@@ -1,4 +1,4 @@
-"""The finalists that won a size by the processes of its finals that had not chosen; kept in the run's store."""
+"""The finalists that won a size by its publishing processes, although others were chosen; kept in the run's store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gemm_tuner.store.store import Store
 
 # Prefix of a fact per size: the finalist that ranked first, and the one that replaced it.
 FACT = "overruled "
-REASON = "clearly slower in the processes that had not chosen it"
+REASON = "clearly slower in the processes that publish"
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,6 @@ class Overruled:
 
     def forget(self, problem: Problem) -> None:
         self.store.drop_fact(FACT + problem.key)
-
-    def has(self, problem: Problem) -> bool:
-        return bool(self.store.fact(FACT + problem.key, None))
 
     def in_order(self, problem: Problem, order: tuple[str, ...]) -> tuple[str, ...]:
         """The finalists, best first, with the one that won in this way, if any, at the front."""

@@ -46,14 +46,6 @@ class Uncertain(StandInGpu):
         return of_process.timings(plan, folder, on_event, on_found)
 
 
-def uncertain(
-    times: dict[str, float], moves: tuple[float, ...], at: dict[int, dict[str, float]], overlaps: bool
-) -> Uncertain:
-    gpu = Uncertain(times, moves, at)
-    gpu.overlaps = overlaps
-    return gpu
-
-
 class Match:
     """The finals of two sizes, or others, with three finalists each, on a GPU and maybe others."""
 

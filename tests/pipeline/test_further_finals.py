@@ -65,7 +65,7 @@ def test_a_run_that_goes_on_times_nothing_twice(tmp_path: Path) -> None:
         gpu.overlaps = True
     match = Match(tmp_path, gpus[0])
     match.run()
-    assert sorted(plan.process for plan in gpus[0].plans) == [*range(5)]
+    assert sorted(plan.process for plan in gpus[0].plans) == [*range(5), 7, 8]
     assert go_on(match, gpus[1]) == []
 
 

@@ -9,7 +9,6 @@ from samples import problem
 from gemm_tuner.core.records import Role, Status, Timing
 from gemm_tuner.launch.plan import FINALS
 from gemm_tuner.store.finals_times import FinalsTimes, Found
-from gemm_tuner.store.overruled import Overruled
 from gemm_tuner.store.store import Store
 
 SIZE = problem(64, 64, 64)
@@ -36,8 +35,6 @@ def test_further_processes_and_those_that_publish_are_not_among_the_first_that_c
     assert sorted((timing.process, timing.name) for timing in times.first_choosing(SIZE, 2)) == [
         (0, "one"), (0, "two"), (2, "one"), (2, "two"),
     ]  # fmt: skip
-    Overruled(store).keep(SIZE, "one", "two")  # then those that publish are those that chose
-    assert {timing.process for timing in times.first_choosing(SIZE, 2)} == {1}
     store.close()
 
 
