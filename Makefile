@@ -62,10 +62,11 @@ $(VENV)/installed-dev: requirements.txt requirements-dev.txt $(VENV)/pip
 	cat requirements.txt requirements-dev.txt | grep -vE '$(LARGE)|^-r' | $(VENV)/bin/pip install --quiet -r /dev/stdin
 	touch $@
 
-# The package itself stays where it is: a copy would be imported in its place by what does not run here, also when it is old.
+# What an extra of setup.cfg asks for, without the package: what does not run here would import that copy, also an old one.
+EXTRA = import configparser; cfg = configparser.RawConfigParser(); cfg.read("setup.cfg"); print(cfg["options.extras_require"]["$*"])
 $(VENV)/installed-%: setup.cfg $(VENV)/installed
-	$(VENV)/bin/pip install --quiet '.[$*]'
-	$(VENV)/bin/pip uninstall --quiet --yes gemm-tuner
+	$(RUN) -c '$(EXTRA)' > $(VENV)/extra-$*
+	$(VENV)/bin/pip install --quiet -r $(VENV)/extra-$*
 	touch $@
 
 clean:
