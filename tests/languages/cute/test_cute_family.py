@@ -198,15 +198,32 @@ def test_a_machine_without_the_extra_says_what_it_takes(monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 def test_make_tune_installs_the_extra_only_when_it_is_asked_for(tmp_path: Path) -> None:
-    def said(*words: str) -> str:
-        command = ["make", "--dry-run", "-C", str(ROOT), "tune", f"VENV={tmp_path}", *words]
-        plain = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS")}
-        return subprocess.run(command, capture_output=True, text=True, check=True, env=plain).stdout
+    plain = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS")}
 
-    installed = said() + (ROOT / "requirements.txt").read_text()
-    assert "requirements.txt" in installed
+    def make(*words: str) -> subprocess.CompletedProcess[str]:
+        command = ["make", "-C", str(ROOT), f"VENV={tmp_path}", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=plain)
+
+    installed = make("--dry-run", "tune").stdout + (ROOT / "requirements.txt").read_text()
+    assert "requirements.txt" in installed and "installed-cute" not in installed
     assert not [name for name in (*extra.PINNED, "tvm-ffi", "[cute]") if name in installed]
-    assert "install --quiet '.[cute]'" in said("EXTRAS=cute")
+    assert "installed-cute" in make("--dry-run", "tune", "EXTRAS=cute").stdout
+
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").symlink_to(sys.executable)
+    asked = tmp_path / "asked"
+    pip = tmp_path / "bin/pip"
+    pip.write_text(f'#!/bin/sh\necho "$@" >> {asked}\nfor last; do :; done\ncat "$last" >> {asked}\n')
+    pip.chmod(0o755)
+    for done in ("pip", "large", "installed"):
+        (tmp_path / done).touch()
+    assert make(f"{tmp_path}/installed-cute").returncode == 0
+    names, *wanted = asked.read_text().split("\n")
+    assert "-r" in names.split() and "." not in names.split()  # what the package asks for, and not the package
+    assert all(any(line.startswith(name) and line.endswith(f"=={version}") for line in wanted)
+               for name, version in extra.PINNED.items())  # fmt: skip
+    misspelt = make(f"{tmp_path}/installed-cuet")
+    assert misspelt.returncode and "cuet" in misspelt.stderr and not (tmp_path / "installed-cuet").exists()
 
 
 def test_the_gain_of_the_extra_is_that_of_the_shipped_results() -> None:
