@@ -12,10 +12,6 @@ from gemm_tuner.measure.budget import Cost
 
 PROCESSES = 5
 MORE_PROCESSES = 2
-# Additional publishing processes if another finalist was significantly faster than the chosen one in the first ones.
-# Runs of MANY_SIZES or more often need them (of 20 sizes on an H200, 2026-11-26: six of eleven).
-PUBLISH_AGAIN = 2
-MANY_SIZES = 5
 # The number of rounds is chosen so that the median of one process has this standard error, which is less than the
 # difference between processes.
 TARGET_PCT = 0.25
@@ -68,9 +64,10 @@ class FinalsPlan:
         """The maximum number of choosing processes, including additional ones."""
         return self.choosing + self.more
 
-    def may_follow(self, sizes: int) -> int:
-        """The number of processes to expect on a GPU after the planned ones of so many sizes."""
-        return (self.more + PUBLISH_AGAIN * (sizes >= MANY_SIZES)) * (self.processes > 1)
+    @property
+    def may_follow(self) -> int:
+        """The number of processes that may follow the planned ones."""
+        return self.more if self.processes > 1 else 0
 
     def rounds_at(self, noise: float | None) -> int:
         """Number of rounds for a size whose calls have the relative standard deviation ``noise`` (None: unknown)."""
@@ -117,5 +114,5 @@ def most_that_fits(most: int, least: int, fits: Callable[[int], bool]) -> int:
 
 
 def publishing_of(processes: int) -> int:
-    """How many of a row's ``processes`` publish; those beyond the planned number only choose."""
+    """How many of a row's ``processes`` publish at least; those beyond the planned number only choose."""
     return max(1, min(PROCESSES, processes) // 2)

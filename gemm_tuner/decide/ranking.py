@@ -1,6 +1,7 @@
 """Ranks the finalists of a size, finds ties, and computes published times. Pure functions.
 
-A finals process either chooses or publishes (``Role``). The winner's time comes from publishing processes, because the
+A finals process either chooses or publishes (``Role``). The winner's time comes from publishing processes, or from
+others where these contradict the choice (``decide.contradicted``), because the
 minimum of several noisy times is biased low. ``estimates`` has the statistical model. In this module the vendor library
 and the duplicate of the A/A test also count as finalists.
 """
@@ -8,7 +9,7 @@ and the duplicate of the A/A test also count as finalists.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -142,14 +143,16 @@ class Judge:
 
     def overruling(self, sheet: Sheet, chosen: str, configs: Mapping[str, Config]) -> str:
         """The finalist that is significantly faster than the chosen one in the publishing processes, by more than
-        TIE_PCT, which the choice of the simplest allows; "" for none."""
-        cells = finalists_of(sheet.publishing, configs)
+        TIE_PCT, which the choice of the simplest allows, and not significantly slower than any in all processes
+        together; "" for none, also if no choosing process has a time of it."""
+        cells, chose = finalists_of(sheet.publishing, configs), finalists_of(sheet.choosing, configs)
         if sheet.publishing.processes == sheet.all.processes or chosen not in cells.names or len(cells.names) < 2:
             return ""
         fastest = fastest_of(cells)
-        gaps = self.gaps(cells, fastest, whole=finalists_of(sheet.all, cells.names))
-        gap = gaps.get(chosen, NO_GAP)
-        return fastest if gap.is_clear and gap.middle_pct > TIE_PCT else ""
+        gap = self.gaps(cells, fastest, whole=finalists_of(sheet.all, cells.names)).get(chosen, NO_GAP)
+        if fastest not in chose.names or not gap.is_clear or gap.middle_pct <= TIE_PCT:
+            return ""
+        return fastest if fastest in self.rank_finalists(replace(sheet, choosing=sheet.all), configs).ties else ""
 
     def clearly_faster(self, sheet: Sheet, new: str, old: str, by_pct: float, names: Iterable[str]) -> bool:
         """Whether ``new`` is faster than the earlier choice ``old`` by more than ``by_pct`` percent, significantly.

@@ -5,9 +5,9 @@ In this module the vendor library and the duplicate of the A/A test also count a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median
+from statistics import fmean, geometric_mean
 
 import numpy as np
 
@@ -48,14 +48,16 @@ def samples_of(timing: Timing) -> tuple[float, ...]:
     return workload.deciding(timing.problem, means)
 
 
-def sheet_of(timings: Iterable[Timing], *, so_far: bool = False) -> Sheet:
+def sheet_of(timings: Iterable[Timing], *, so_far: bool = False, publishes: Collection[int] | None = None) -> Sheet:
     """The table of a size's finals. timings: one per finalist and process. so_far: those that publish may be missing.
+    publishes: the numbers of those that publish, if their roles are not to tell.
 
     Finalists that failed in any process, or have no time in a publishing process (and so no time to report), and
     processes without finalists are left out.
     """
     sound = sound_of([replace(t, samples_us=samples_of(t)) for t in timings])
-    publishes = set() if so_far else publishing_of(sound)
+    if publishes is None:
+        publishes = set() if so_far else publishing_of(sound)
     reported = {t.name for t in sound if t.process in publishes or not publishes} | BESIDE
     by_process: dict[int, dict[str, tuple[float, ...]]] = {}
     for timing in sound:
@@ -96,18 +98,21 @@ def publishing_of(timings: Sequence[Timing]) -> set[int]:
     return publishes
 
 
-def summed_us(timings: Sequence[Timing], name: str) -> float | None:
-    """The own times of the kernels of a finalist's call, added up, microseconds: the median over the publishing
-    processes. None where a call is one kernel, or where calls of a sample differ in their operands."""
+def summed_us(timings: Sequence[Timing], name: str, publishes: Collection[int] | None = None) -> float | None:
+    """The own times of the kernels of a finalist's call, added up, microseconds: the geometric mean over the publishing
+    processes, as its time. None where a call is one kernel, or where calls of a sample differ in their operands.
+
+    publishes: the numbers of those that publish, if their roles are not to tell.
+    """
     sound = sound_of(timings)
-    publishes = publishing_of(sound)
+    publishes = publishing_of(sound) if publishes is None else publishes
     found = [
         sum(one.kernels_us)
         for one in sound
         if one.name == name and one.kernels_us and (not publishes or one.process in publishes)
         if workload_of(one.problem.kind).calls_of_a_sample(one.problem) == 1
     ]
-    return median(found) if found else None
+    return geometric_mean(found) if found else None
 
 
 def finalists_of(cells: Cells, names: Iterable[str]) -> Cells:

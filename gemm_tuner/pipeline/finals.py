@@ -9,14 +9,15 @@ from functools import partial
 
 from gemm_tuner.core.records import Problem, Role, Status, Timing
 from gemm_tuner.decide import choose
-from gemm_tuner.decide.finals_plan import PROCESSES, PUBLISH_AGAIN, FinalsPlan
+from gemm_tuner.decide.contradicted import Contradicted
+from gemm_tuner.decide.finals_plan import PROCESSES, FinalsPlan
 from gemm_tuner.decide.ranking import Judge, Published, Ranking, judge_of
 from gemm_tuner.decide.sheet import Sheet, sheet_of
 from gemm_tuner.launch.plan import FINALS, SCREEN
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.pipeline.finals_processes import FinalsProcesses
 from gemm_tuner.pipeline.finals_together import More, Process, Roles
-from gemm_tuner.pipeline.finals_work import Contradicted, FinalsWork
+from gemm_tuner.pipeline.finals_work import FinalsWork
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
@@ -37,6 +38,7 @@ class Finals:
     next_process: number of the next process of this run.
     _planned:     number of planned processes that each size has completed.
     _more_ran:    whether additional choosing processes, if any were needed, ran together with the planned ones.
+    _contradicted: sizes whose choice the publishing processes contradicted.
     """
 
     planner: Planner
@@ -55,6 +57,7 @@ class Finals:
     _first: int = 0
     _planned: dict[Problem, int] = field(default_factory=dict)
     _more_ran: bool = False
+    _contradicted: dict[Problem, Contradicted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._times, self._overruled = FinalsTimes(self.store), Overruled(self.store)
@@ -72,8 +75,8 @@ class Finals:
         return self._times.by_size
 
     def run(self, finalists: Named, when_last: Callable[[], None] = lambda: None) -> None:
-        """Runs the finals: the planned processes with all finalists and the vendor library; additional choosing
-        processes if they are expected to decide; new publishing processes if the first ones contradict the choice.
+        """Runs the finals: the planned processes with all finalists and the vendor library, and additional choosing
+        processes if they are expected to decide.
 
         when_last: called when the last of processes that started together has its turn on the GPUs.
         """
@@ -85,7 +88,7 @@ class Finals:
             self._times.begin(state.problem, self.gpus.labels[self.fleet.home[state.problem]])
             self.store.drop_checks(state.problem)
             self._overruled.forget(state.problem)
-            for known in (self.sheets, self.rankings):
+            for known in (self.sheets, self.rankings, self._contradicted):
                 known.pop(state.problem, None)
             self.states[state.problem] = state
         self._first, self._more_ran = self.next_process, False
@@ -95,6 +98,7 @@ class Finals:
             self._run_planned(finalists)
             self._judge()
             self._run_further(finalists)
+        self._find_contradicted(finalists)
         for state, _ in finalists:
             if not self.limits.interruption.requested:
                 self._times.drop_the_rest(state.problem)
@@ -115,8 +119,7 @@ class Finals:
             problems = [state.problem for state, _ in batch]
             each = [dict.fromkeys(problems, role(one)) for one in range(index, until)]
             more = self._runner.overlap and self._runner.together and until - index == self.plan.processes > 1
-            on_a_gpu = len(batch) // max(1, len(self.fleet.alive())) if self._runner.overlap else 1
-            self._process(batch, each, then=self.plan.may_follow(on_a_gpu), more=more)
+            self._process(batch, each, then=self.plan.may_follow, more=more)
             for state, _ in batch:
                 self._planned[state.problem] += until - index
             for problem in self._take_moved():  # what it has had since then is of its new GPU
@@ -137,65 +140,40 @@ class Finals:
         return moved
 
     def _run_further(self, finalists: Named) -> None:
-        """Runs additional processes: choosing ones for sizes that ``more`` of them are expected to decide, with the
-        finalists that can still win, and publishing ones for sizes whose publishing processes contradict the choice,
-        both in the same processes. What the former choose may be contradicted, too."""
+        """Runs additional choosing processes for sizes that ``more`` of them are expected to decide, with the finalists
+        that can still win, unless they ran beside the planned ones."""
         more = self.plan.more if self.plan.processes > 1 else 0
         self.works.rank(finalists, self.plan)
-        undecided = [] if self._more_ran else self.works.undecided(finalists)
-        if not more or not self._may_go_on(more):
-            undecided = self._stored(undecided, more) if more else []
-        if self._runner.together and more and not self._more_ran:  # their numbers are theirs alone
-            after = self.next_process + more
-            self._run_wave(finalists, undecided, [])
-            undecided, self.next_process = [], max(self.next_process, after)
-        later = {state.problem for state, _ in undecided}
-        decided = [(state, names) for state, names in finalists if state.problem not in later]
-        self._run_wave(finalists, undecided, self._contradicted(decided))
-        if later:
-            left = [(state, names) for state, names in finalists if state.problem in later]
-            self._run_wave(finalists, [], self._contradicted(left))
-
-    def _run_wave(self, finalists: Named, undecided: Named, contradicted: Sequence[Contradicted]) -> None:
-        """Runs additional processes for these sizes. The finalist that contradicted a choice wins unless it is clearly
-        slower over all choosing processes, which then include the earlier publishing ones."""
-        batch = [*undecided, *((one.state, one.names) for one in contradicted)]
-        if not batch:
+        if not more or self._more_ran:
             return
-        choosing = [(state.problem, Role.CHOOSE) for state, _ in undecided]
-        publishing = [(one.state.problem, Role.PUBLISH) for one in contradicted]
-        for problem, _ in publishing:
-            self._times.set_role(problem, Role.CHOOSE)
-        count = max(self.plan.more if choosing else 0, PUBLISH_AGAIN if publishing else 0)
-        each = [dict(choosing * (at < self.plan.more) + publishing * (at < PUBLISH_AGAIN)) for at in range(count)]
+        undecided = self.works.undecided(finalists)
+        if not self._may_go_on(more):
+            undecided = self._stored(undecided, more)
+        after = self.next_process + more if self._runner.together else 0  # their numbers are theirs alone
+        if undecided:
+            self._run_more(finalists, undecided)
+        self.next_process = max(self.next_process, after)
+
+    def _run_more(self, finalists: Named, undecided: Named) -> None:
+        roles = dict.fromkeys((state.problem for state, _ in undecided), Role.CHOOSE)
         moved: set[Problem] = set()
-        at_once = count if self._runner.overlap else 1
-        for at in range(0, count, at_once):
-            self._process(batch, each[at : at + at_once], then=self.plan.more if undecided else 0)
+        at_once = self.plan.more if self._runner.overlap else 1
+        for _ in range(0, self.plan.more, at_once):
+            self._process(undecided, [roles] * at_once)
             moved |= self._take_moved()
         if moved:
             self._run_planned(finalists)
         self._judge()
-        for one in contradicted:
-            problem = one.state.problem
-            if one.better in self.rankings[problem].ties and problem not in moved:
-                self._overruled.keep(problem, one.chosen, one.better)
-                self._put_first(problem)
 
-    def _contradicted(self, finalists: Named) -> list[Contradicted]:
-        """The sizes with a finalist that was clearly faster than the chosen one in the publishing processes."""
-        found = []
-        for state, names in finalists:
-            order = self._ranking(state).order
-            better = self.judge.overruling(self.sheets[state.problem], order[0], state.own) if order else ""
-            if better and (self._stored([(state, names)], PUBLISH_AGAIN) or self._may_go_on(PUBLISH_AGAIN)):
-                found.append(Contradicted(state, names, order[0], better))
-        return found
-
-    def _put_first(self, problem: Problem) -> None:
-        """Moves the finalist that won by the publishing processes, if any, to the front of the ranking."""
-        ranked = self.rankings[problem]
-        self.rankings[problem] = replace(ranked, order=self._overruled.in_order(problem, ranked.order))
+    def _find_contradicted(self, finalists: Named) -> None:
+        """Where the publishing processes contradict the choice, the finalist that is clearly faster in these wins, with
+        the time that it had in the others (``decide.contradicted``)."""
+        for state, _ in finalists:
+            problem, order = state.problem, self._ranking(state).order
+            better = self.judge.overruling(self.sheets[problem], order[0], state.own) if order else ""
+            if better:
+                self._overruled.keep(problem, order[0], better)
+                self._overrule(problem)
 
     def overruled(self, state: SizeState, name: str) -> dict[str, str]:
         """The finalist that the chosen one replaced because of the publishing processes, with the reason."""
@@ -264,8 +242,6 @@ class Finals:
             if timings:
                 self.timings[state.problem], self.states[state.problem] = timings, state
         self._judge()
-        for problem in self.rankings:
-            self._put_first(problem)
         for state in finished:
             self._record(state)
 
@@ -277,7 +253,28 @@ class Finals:
             own = self.states[problem].own  # a server's own kernel cannot win a size
             self.rankings[problem] = self.judge.rank_finalists(sheet, own, self.plan.most_choosing)
             self.published[problem] = self.judge.published(sheet)
+            self._overrule(problem)
         self.log.passed("rank the finalists")
+
+    def _overrule(self, problem: Problem) -> None:
+        """Puts the finalist first that overruled the choice of a size, if any, and publishes times accordingly."""
+        chosen, better = self._overruled.of(problem)
+        if better:
+            found = self._contradicted.get(problem) or Contradicted(self.timings[problem], chosen, better)
+            self._contradicted[problem], self.sheets[problem] = found, found.sheet
+            self.rankings[problem] = found.rank(self.judge, self.states[problem].own, self.rankings[problem])
+            self.published[problem] = found.published(self.judge)
+
+    def publish_for(self, problem: Problem, row: str) -> None:
+        """Publishes the times of a size as they are for a row of this finalist."""
+        if problem in self._contradicted:
+            found = self._contradicted[problem] = replace(self._contradicted[problem], row=row)
+            self.published[problem] = found.published(self.judge)
+
+    def published_by(self, problem: Problem, name: str) -> frozenset[int] | None:
+        """The numbers of the processes that give the time of a finalist; None for those whose role it is."""
+        found = self._contradicted.get(problem)
+        return found.processes_of(name) if found else None
 
     def decided(self, state: SizeState) -> bool:
         """Whether at least one finalist of a size completed the finals."""
@@ -291,7 +288,9 @@ class Finals:
             screened = self.store.timings(problem, SCREEN)
             ranked = choose.rank_screened(problem, [timing for timing in screened if state.may_run(timing.name)])
             return choose.without(ranked, state.kept.keys() - state.own.keys())
-        return choose.Ranked(problem, self.rankings[problem].order, self.published[problem])
+        found = self._contradicted.get(problem)
+        alike_us = found.alike_us if found else {}
+        return choose.Ranked(problem, self.rankings[problem].order, self.published[problem], alike_us)
 
     def is_clearly_faster(self, state: SizeState, new: str, old: str, by_pct: float) -> bool:
         """Whether a finalist is faster than an older choice by more than ``by_pct`` percent, beyond noise."""

@@ -17,16 +17,6 @@ from gemm_tuner.store.finals_times import FinalsTimes, Found
 
 
 @dataclass(frozen=True)
-class Contradicted:
-    """A size whose chosen finalist was clearly slower than another (``better``) in the publishing processes."""
-
-    state: SizeState
-    names: list[str]
-    chosen: str
-    better: str
-
-
-@dataclass(frozen=True)
 class FinalsWork:
     """times: of the finals so far, in memory and in the store. states: of the sizes in it. so_far: the last ranking of
     each size. sheets: the times that it was made from."""

@@ -43,6 +43,7 @@ class SizeFinisher:
             store.record_outcome(problem, "", reason)
             self.results.record(problem, None, reason, judgement)
             return
+        self.finals.publish_for(problem, name)
         ranked = self.finals.ranked(state)
         sound = choose.without(ranked, state.found_wrong())
         overruled = {**state.passed_over(ranked.order, name), **self.finals.overruled(state, name)}
@@ -55,8 +56,8 @@ class SizeFinisher:
         if default is not None and default.name in ranked.times:
             beside = default.name
             chosen = replace(chosen, vendor_us=ranked.times[default.name].us)
-        ours_us, others_us = summed_us(timings, name), summed_us(timings, beside)
-        chosen = replace(chosen, summed_us=ours_us, vendor_summed_us=others_us)
+        sums = [summed_us(timings, one, self.finals.published_by(problem, one)) for one in (name, beside)]
+        chosen = replace(chosen, summed_us=sums[0], vendor_summed_us=sums[1])
         calls = calls_us(timings, state.own)
         noted = workload_of(problem.kind).found_in_finals(problem, calls, name)
         us, published = finals_us(self.finals, state), self.results.published.get(problem)

@@ -10,7 +10,6 @@ from functools import partial
 from gemm_tuner.consumers.server import Server
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Problem, Verdict
-from gemm_tuner.decide.finals_plan import PUBLISH_AGAIN
 from gemm_tuner.launch.plan import SCREEN
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.launcher import Launcher
@@ -116,7 +115,7 @@ class Tuning:
             finalists = self.picker.compiled(self.picker.with_others(again), checks.compiling)
 
     def run_finals(self, finalists: Named, checks: CheckStage) -> None:
-        """The finals of these sizes. Beside the last reports, finalists are checked and launchers open the GPUs."""
+        """The finals of these sizes. Beside the last reports, finalists are checked."""
         held = self.session.gpus.held() if any(names for _, names in finalists) else nullcontext()
 
         def leading(most: int) -> Named:
@@ -124,13 +123,7 @@ class Tuning:
             return [(state, self.with_what_rows_name_beside(state, names)) for state, names in leaders]
 
         with held, checks.beside_finals(self.fleet, finalists, leading) as begin_checks:
-
-            def when_last() -> None:
-                begin_checks()
-                if checks.may_open_ahead(self.fleet) and checks.has_room(state for state, _ in finalists):
-                    self.fleet.open_ahead([self.finals.planner.opening(finalists)], PUBLISH_AGAIN)
-
-            self.finals.run(finalists, when_last)
+            self.finals.run(finalists, begin_checks)
         if not checks.all_of_them:  # else little or nothing is left to check
             self.fleet.prepare_check()
 

@@ -92,7 +92,7 @@ class SizeState:
         self.record(timing.name, timing.status, timing.message, **numbers)
 
     def record_finals(self, name: str, us: float, samples_us: Sequence[float]) -> None:
-        """Records the published time of a finalist and the samples of the publishing processes, microseconds."""
+        """Records the published time of a finalist and the samples that it is of, microseconds."""
         times = {"finals_us": round(us, 3), "finals_min_us": round(min(samples_us), 3)}
         self.record(name, Status.OK, "", finals_samples=len(samples_us), **times)
 

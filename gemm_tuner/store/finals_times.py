@@ -83,11 +83,6 @@ class FinalsTimes:
         first = sorted({timing.process for timing in timings})[:count]
         return [timing for timing in timings if timing.process in first]
 
-    def set_role(self, problem: Problem, role: Role) -> None:
-        """Sets the role of all processes of a size."""
-        self.store.set_role(problem, FINALS, role)
-        self.by_size[problem] = [replace(timing, role=role) for timing in self.by_size[problem]]
-
     def set_roles(self, problem: Problem, role_of: Callable[[int], Role]) -> None:
         """Sets the roles of the processes of a size by their places."""
         processes = sorted({timing.process for timing in self.by_size[problem]})

@@ -22,12 +22,12 @@ class Overruled:
     def forget(self, problem: Problem) -> None:
         self.store.drop_fact(FACT + problem.key)
 
-    def in_order(self, problem: Problem, order: tuple[str, ...]) -> tuple[str, ...]:
-        """The finalists, best first, with the one that won in this way, if any, at the front."""
-        _, better = self.store.fact(FACT + problem.key, ("", ""))
-        return (better, *(name for name in order if name != better)) if better in order else order
+    def of(self, problem: Problem) -> tuple[str, str]:
+        """(the finalist that had been chosen, the one that won), empty for a size whose choice held."""
+        slower, better = self.store.fact(FACT + problem.key, ("", ""))
+        return slower, better
 
     def by(self, problem: Problem, name: str) -> dict[str, str]:
         """The finalist that ``name`` replaced, if it did, with the reason."""
-        slower, better = self.store.fact(FACT + problem.key, ("", ""))
+        slower, better = self.of(problem)
         return {slower: REASON} if name == better != slower else {}

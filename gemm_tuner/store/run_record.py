@@ -40,8 +40,8 @@ MAX_TABLE_BYTES = 256 * 2**20
 class Final:
     """One finalist of a size; the vendor library's name is ``torch.mm``.
 
-    samples_us: kernel times in the publishing processes, in order; sample i of every finalist of a size is from round
-                i.
+    samples_us: kernel times in the processes that give its time, in order; sample i is from round i in every finalist
+                of a size, unless the publishing processes contradicted its choice.
     us:         the reported time, estimated from the samples. low_us, high_us: its 95 % interval over processes; None
                 for a single process. Records of earlier versions have none of these.
     processes:  number of finals processes that ran it. spread_pct: spread of its times in these, percent of the least.

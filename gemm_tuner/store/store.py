@@ -188,9 +188,9 @@ class Store:
         statement = "DELETE FROM timings WHERE size = ? AND stage = ? AND process = ?"
         self._write(statement, [(problem.key, stage, process)])
 
-    def set_role(self, problem: Problem, stage: str, role: Role, process: int | None = None) -> None:
-        """Sets the role of a process of a size; None sets it for all processes."""
-        statement = "UPDATE timings SET role = ? WHERE size = ? AND stage = ? AND process = ifnull(?, process)"
+    def set_role(self, problem: Problem, stage: str, role: Role, process: int) -> None:
+        """Sets the role of a process of a size."""
+        statement = "UPDATE timings SET role = ? WHERE size = ? AND stage = ? AND process = ?"
         self._write(statement, [(role, problem.key, stage, process)])
 
     def drop_checks(self, problem: Problem) -> None:

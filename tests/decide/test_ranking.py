@@ -11,6 +11,7 @@ from simulated_finals import CONFIGS, NAMES, Machine, of_size
 
 from gemm_tuner.core.records import Role, Status, Timing
 from gemm_tuner.decide import estimates
+from gemm_tuner.decide.estimates import Spread
 from gemm_tuner.decide.ranking import Judge, Ranking, judge_of
 from gemm_tuner.decide.sheet import call_noise, screening_noise, sheet_of
 from gemm_tuner.gemm.config import KernelConfig
@@ -257,6 +258,28 @@ def test_another_that_is_clearly_faster_in_the_publishing_processes_overrules() 
     # By no more than the simplest may be slower where it is chosen for that.
     assert overruling({SIMPLE.name: (100.0, 100.0), COMPLEX.name: (99.6, 99.6)}) == ""
     assert overruling({SIMPLE.name: (100.0, 100.0), COMPLEX.name: (99.2, 99.2)}) == COMPLEX.name
+
+
+def test_none_overrules_that_is_clearly_slower_over_all_processes() -> None:
+    def overruling(before: float) -> str:
+        """Where the first three took so long of the other, whose last two were clearly faster."""
+        chose = in_processes({SIMPLE.name: (100.0,) * 3, COMPLEX.name: (before,) * 3}, 5, False)
+        after = in_processes({SIMPLE.name: (102.0,) * 2, COMPLEX.name: (100.0,) * 2}, 5, False)
+        sheet = sheet_of(chose + [replace(one, process=3 + one.process, role=Role.PUBLISH) for one in after])
+        judge = Judge(difference=Spread(1e-6, 1e6), most=(1e6, 1e6))  # as of many sizes without noise
+        return judge.overruling(sheet, SIMPLE.name, KNOWN)
+
+    assert [overruling(before) for before in (100.5, 105.0)] == [COMPLEX.name, ""]
+
+
+def test_none_overrules_of_which_no_time_is_left_to_publish() -> None:
+    """Because the traces of all choosing processes lack it."""
+    chose = in_processes({SIMPLE.name: (100.0, 100.1, 100.0)}, 5, False)
+    after = in_processes({SIMPLE.name: (110.0,) * 2, COMPLEX.name: (100.0,) * 2}, 5, False)
+    sheet = sheet_of(chose + [replace(one, process=3 + one.process, role=Role.PUBLISH) for one in after])
+    judge = judge_of([(sheet, KNOWN)])
+    assert judge.rank_finalists(sheet, KNOWN).order[0] == SIMPLE.name
+    assert judge.overruling(sheet, SIMPLE.name, KNOWN) == ""
 
 
 def test_sizes_learn_the_noise_from_each_other() -> None:

@@ -12,7 +12,7 @@ from tuning import StandInGpu, finals_of, scripts_of, session, state_of
 
 from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.launch.plan import Plan, Work
+from gemm_tuner.launch.plan import VENDOR, Plan, Work
 from gemm_tuner.measure.launcher_events import OnEvent, ignore
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.pipeline.finals import Finals
@@ -42,8 +42,18 @@ class Uncertain(StandInGpu):
         factors[A] += self.moves[place % len(self.moves)]
         us = {name: 100.0 * factor for name, factor in factors.items()}
         noise = 0.0 if self.overlaps else 0.002
-        of_process = StandInGpu(us, jitter=noise, before=self.before, after_a_size=self.after_a_size, plans=self.plans)
+        vendor_us = self.vendor_us * factors.get(VENDOR, 1.0)
+        of_process = StandInGpu(us, jitter=noise, vendor_us=vendor_us, before=self.before, plans=self.plans)
+        of_process.after_a_size = self.after_a_size
         return of_process.timings(plan, folder, on_event, on_found)
+
+
+def uncertain(
+    times: dict[str, float], moves: tuple[float, ...], at: dict[int, dict[str, float]], overlaps: bool
+) -> Uncertain:
+    gpu = Uncertain(times, moves, at)
+    gpu.overlaps = overlaps
+    return gpu
 
 
 class Match:

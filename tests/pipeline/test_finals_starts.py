@@ -14,8 +14,7 @@ from samples import problem
 from tuning import StandInGpu, limit
 
 from gemm_tuner.core.records import Problem, Role, Timing
-from gemm_tuner.decide import finals_plan
-from gemm_tuner.decide.finals_plan import FinalsPlan
+from gemm_tuner.decide.finals_plan import PROCESSES, FinalsPlan
 from gemm_tuner.launch.plan import AHEAD, ANYWHERE, BEHIND, FINALS, SCREEN, Plan
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.budget import Budget
@@ -35,31 +34,11 @@ def test_further_processes_run_beside_each_other(tmp_path: Path) -> None:
     assert {t.role for t in finals.timings[ONE] if t.process > 4} == {Role.CHOOSE}
 
 
-@pytest.mark.parametrize(("many", "waiting"), [(2, 5 + 2 + 2), (3, 5 + 2)])
-def test_of_many_sizes_launchers_wait_for_a_choice_that_is_contradicted(
-    many: int, waiting: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("processes", "seconds", "most"), [(5, 0.0, 5 + 2), (1, 0.0, 1), (5, 10_000.0, 1 + 2)])
+def test_launchers_wait_for_all_that_may_follow(
+    processes: int, seconds: float, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finals_plan, "MANY_SIZES", many)
-    gpu, counts = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, overlaps=True), list[int]()
-    monkeypatch.setattr(gpu, "prepare_finals", counts.append)
-    Match(tmp_path, gpu).run()
-    assert counts == [waiting, 0]
-
-
-def test_how_many_sizes_there_are_is_asked_of_each_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finals_plan, "MANY_SIZES", 2)
-    gpus, counts = [StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, overlaps=True) for _ in range(2)], list[int]()
-    for gpu in gpus:
-        monkeypatch.setattr(gpu, "prepare_finals", counts.append)
-    Match(tmp_path, *gpus).run()
-    assert counts == [5 + 2, 5 + 2, 0, 0]
-
-
-@pytest.mark.parametrize(("processes", "seconds"), [(1, 0.0), (5, 10_000.0)])
-def test_none_wait_for_it_where_it_cannot_be_or_processes_follow_one_another(
-    processes: int, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(finals_plan, "MANY_SIZES", 2)
+    """At once, or after each of those that follow one another, as with a budget."""
     gpu, counts = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, overlaps=True), list[int]()
     monkeypatch.setattr(gpu, "prepare_finals", counts.append)
     match = Match(tmp_path, gpu)
@@ -67,7 +46,7 @@ def test_none_wait_for_it_where_it_cannot_be_or_processes_follow_one_another(
     if seconds:
         limit(match.session, Budget(seconds))
     match.run()
-    assert max(counts) == 1 + match.finals.plan.more * (processes > 1)
+    assert max(counts) == most and counts[-1] == 0
 
 
 def test_the_rounds_of_a_size_are_looked_up_once_for_all_processes(
@@ -108,6 +87,30 @@ def test_the_last_turn_has_come_where_a_process_has_timed_nothing(tmp_path: Path
     match = Match(tmp_path, Silent(us={A: 50.0, B: 60.0, C: 70.0}, overlaps=True))
     match.finals.run([(state, list(state.kept)) for state in match.states], lambda: last.append(len(match.gpu.plans)))
     assert last == [5]
+
+
+def test_the_last_turn_has_come_when_the_last_process_times_on_every_gpu(tmp_path: Path) -> None:
+    """What begins then uses the GPUs, which would take time from the process that is late on one."""
+    last_ended, begun = threading.Event(), threading.Event()
+
+    class First(StandInGpu):
+        def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
+            run = super().timings(plan, folder, on_event, on_found)
+            if len(self.plans) == PROCESSES:
+                last_ended.set()
+            return run
+
+    class Late(StandInGpu):
+        def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
+            if len(self.plans) == PROCESSES - 1:
+                assert last_ended.wait(60)
+                assert not begun.wait(0.3)
+            return super().timings(plan, folder, on_event, on_found)
+
+    us = {A: 50.0, B: 60.0, C: 70.0}
+    match = Match(tmp_path, First(us=us, overlaps=True), Late(us=us, overlaps=True))
+    match.finals.run([(state, list(state.kept)) for state in match.states], begun.set)
+    assert last_ended.is_set() and begun.is_set()
 
 
 def test_further_processes_begin_while_those_that_publish_run(tmp_path: Path) -> None:

@@ -65,8 +65,21 @@ def test_a_run_that_goes_on_times_nothing_twice(tmp_path: Path) -> None:
         gpu.overlaps = True
     match = Match(tmp_path, gpus[0])
     match.run()
-    assert sorted(plan.process for plan in gpus[0].plans) == [*range(5), 7, 8]
+    assert sorted(plan.process for plan in gpus[0].plans) == [*range(5)]
     assert go_on(match, gpus[1]) == []
+
+
+def test_the_numbers_of_further_processes_are_theirs_alone(tmp_path: Path) -> None:
+    """Whether they ran or not: finals that follow have the same numbers in a run that goes on."""
+    decided = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, overlaps=True)
+    for gpu, folder in ((decided, "decided"), (undecided(), "undecided")):
+        match = Match(tmp_path / folder, gpu)
+        match.run()
+        again = finals_of(match.session, scripts_of(match.states), [gpu])
+        for finals, first in ((again, None), (again, 7), (match.finals, None)):  # None: all were stored
+            gpu.plans.clear()
+            finals.run([(state, list(state.kept)) for state in match.states])
+            assert min((plan.process for plan in gpu.plans), default=None) == first
 
 
 @dataclass
@@ -81,11 +94,14 @@ class Apart(StandInGpu):
         return StandInGpu(us)._time(plan, work)
 
 
-def test_a_size_is_ranked_as_before_where_another_was_finished_meanwhile(tmp_path: Path) -> None:
+@pytest.mark.parametrize("contradicted", [False, True])
+def test_a_size_is_ranked_as_before_where_another_was_finished_meanwhile(contradicted: bool, tmp_path: Path) -> None:
     """The first is decided by what both sizes tell of the noise, and would not be by itself."""
-    gpus = [Apart(overlaps=True, moves={ONE: (0.03, 0.0, 0.0), TWO: (0.01, 0.0, 0.0)}) for _ in range(2)]
+    other = (-0.02, 0.0, -0.01, 0.2, 0.2) if contradicted else (0.01, 0.0, 0.0)
+    gpus = [Apart(overlaps=True, moves={ONE: (0.03, 0.0, 0.0), TWO: other}) for _ in range(2)]
     match = Match(tmp_path, gpus[0])
     whole, (one, two) = match.run(), match.states
+    assert (whole.rankings[TWO].order[0] == B) == contradicted
     again = finals_of(match.session, scripts_of(match.states), [gpus[1]])
     again.restore(match.states, [two])
     again.run([(one, list(one.kept))])

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from round_batches import ONE, TWO, Batch, CompilesAll, clocked
@@ -14,11 +13,10 @@ from samples import problem
 from tuning import StandInGpu, scripts_of
 
 from gemm_tuner.core.records import Problem
-from gemm_tuner.decide.finals_plan import MORE_PROCESSES, PROCESSES, PUBLISH_AGAIN
+from gemm_tuner.decide.finals_plan import MORE_PROCESSES, PROCESSES
 from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY, Method, Plan, Work
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.openings import Openings
-from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.pipeline.opens_ahead import AT_ONCE, FEWEST_SIZES, OpensAhead
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.search.plain import Full
@@ -38,7 +36,6 @@ class Opens(StandInGpu):
     stages: list[tuple[str, ...]] = field(default_factory=list)
     named: list[int] = field(default_factory=list)  # of the finals' plan
     prepared: list[int] = field(default_factory=list)
-    begun: list[int] = field(default_factory=list)  # how many processes of finals had begun
     now: int = 0
     has_asked: threading.Event = field(default_factory=threading.Event)
 
@@ -50,7 +47,6 @@ class Opens(StandInGpu):
         self.most.append(most)
         self.stages.append(tuple(plan.stage for plan in plans))
         self.named += [sum(len(work.entries) for work in plan.work) for plan in plans if plan.stage == FINALS]
-        self.begun.append([plan.stage for plan in self.plans].count(FINALS))
         self.now = max(0, self.now - 1) if at_once == 0 else at_once
         self.has_asked.set()
         return Openings(self.now, 3)
@@ -147,38 +143,6 @@ def test_further_processes_open_the_gpu_after_all_that_every_run_needs(tmp_path:
         assert set(gpu.most) == {most}
 
 
-def test_launchers_for_what_may_follow_open_when_the_last_process_times_on_every_gpu(tmp_path: Path) -> None:
-    """Else the turn of the one that is late would wait for them."""
-    last_ended, opens = threading.Event(), threading.Event()
-
-    class First(Opens):
-        def timings(self, plan: Plan, *of: Any) -> StageRun:
-            run = super().timings(plan, *of)
-            if [one.stage for one in self.plans].count(FINALS) == PROCESSES:
-                last_ended.set()
-            return run
-
-    class Late(Opens):
-        def timings(self, plan: Plan, *of: Any) -> StageRun:
-            if [one.stage for one in (*self.plans, plan)].count(FINALS) == PROCESSES:
-                assert last_ended.wait(60)
-                assert not opens.wait(0.3)
-            return super().timings(plan, *of)
-
-        def open_ahead(self, plans: Sequence[Plan], at_once: int, most: int | None = None) -> Openings:
-            if [plan.stage for plan in plans] == [FINALS]:
-                opens.set()
-            return super().open_ahead(plans, at_once, most)
-
-    gpus = [First(overlaps=True), Late(overlaps=True)]
-    batch = Batch(tmp_path, *gpus, compile_stage=False)
-    Tuning(batch.session, batch.states, gpus).run()
-    assert all([one.stage for one in gpu.plans].count(FINALS) >= PROCESSES for gpu in gpus)
-    for gpu in gpus:
-        (begun,) = (count for stage, count in zip(gpu.stages, gpu.begun, strict=True) if stage == (FINALS,))
-        assert begun >= PROCESSES
-
-
 def test_a_gpu_that_another_run_times_on_is_not_opened(tmp_path: Path) -> None:
     gpu = Opens()
     batch = Batch(tmp_path, gpu)
@@ -210,17 +174,11 @@ def test_a_run_opens_for_finals_and_checks_where_their_processes_start_together(
     gpu = Opens(overlaps=overlaps)
     batch = Batch(tmp_path, gpu, compile_stage=False)
     Tuning(batch.session, batch.states, [gpu]).run()
-    *before, last = gpu.stages or [()]
-    assert set(before) == ({(SCREEN, FINALS, VERIFY)} if overlaps else set())
+    assert set(gpu.stages) == ({(SCREEN, FINALS, VERIFY)} if overlaps else set())
     assert [plan.stage for plan in gpu.plans].count(SCREEN) == 1
     if overlaps:  # nothing is known before the first round; then up to eight of each size
         assert gpu.named[0] == 0 and set(gpu.named[1:]) <= {0, 12} and gpu.named[-1] == 12
-    # For further processes that publish: when the last of the planned ones has its turn, beside the reports that say
-    # whether there are any.
-    if overlaps:
-        assert (last, gpu.asked[-1], gpu.begun[-1]) == ((FINALS,), PUBLISH_AGAIN, PROCESSES)
-    *ahead, beside = gpu.most or [None]
-    assert beside is None and set(ahead) == ({PROCESSES if fewest == 2 else 0} if overlaps else set())
+    assert set(gpu.most) == ({PROCESSES if fewest == 2 else 0} if overlaps else set())
     # For those that choose, launchers wait from the first screening on.
     assert (ALL in gpu.prepared[:-2]) == (overlaps and fewest == 2)
 
