@@ -124,7 +124,9 @@ def fastest_of(cells: Cells) -> str:
     """The name with the smallest estimate. Two finalists are compared over the processes that ran both."""
     base = min(cells.names, key=lambda name: (-len(cells.column(name)), cells.us(name)))
     apart = cells.log_us - cells.log_us[:, [cells.names.index(base)]]
-    return cells.names[int(np.argmin(np.nanmean(apart, axis=0)))]
+    shared = (~np.isnan(apart)).sum(axis=0)  # none after a kill in repeated finals, which have other finalists
+    means = np.where(shared, np.nansum(apart, axis=0) / np.maximum(shared, 1), np.inf)
+    return cells.names[int(np.argmin(means))]
 
 
 def noise_pct(sheet: Sheet) -> float | None:

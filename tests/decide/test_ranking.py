@@ -13,7 +13,7 @@ from gemm_tuner.core.records import Role, Status, Timing
 from gemm_tuner.decide import estimates
 from gemm_tuner.decide.estimates import Spread
 from gemm_tuner.decide.ranking import Judge, Ranking, judge_of
-from gemm_tuner.decide.sheet import call_noise, screening_noise, sheet_of
+from gemm_tuner.decide.sheet import call_noise, fastest_of, screening_noise, sheet_of
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.launch.plan import AA_TEST, VENDOR
 
@@ -270,6 +270,12 @@ def test_none_overrules_that_is_clearly_slower_over_all_processes() -> None:
         return judge.overruling(sheet, SIMPLE.name, KNOWN)
 
     assert [overruling(before) for before in (100.5, 105.0)] == [COMPLEX.name, ""]
+
+
+def test_finalists_that_share_no_process_are_not_compared() -> None:
+    """As of finals and repeated ones with others, between which a run was killed."""
+    cells = estimates.cells_of([{"other": (50.0, 50.0)}, *[{"one": (100.0, 100.0), "two": (90.0, 90.0)}] * 3])
+    assert cells.names[0] == "other" and fastest_of(cells) == "two"
 
 
 def test_none_overrules_of_which_no_time_is_left_to_publish() -> None:
