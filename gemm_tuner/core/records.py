@@ -195,7 +195,8 @@ class CompileResult:
 class Role(str, Enum):
     """What the samples of a finals process are used for: to choose the winner, or to publish its time.
 
-    The published time must not come from the samples that chose: the minimum of noisy candidates is biased low.
+    The published time must not come from the samples that chose: the minimum of noisy candidates is biased low. Where
+    those that publish contradict the choice, ``decide.contradicted`` says which give it.
     """
 
     CHOOSE = "choose"

@@ -20,13 +20,14 @@ from gemm_tuner.launch.plan import VENDOR
 class Ranked:
     """The ranked configurations of a size. order: names, best first. times: by name, including the vendor library's.
 
-    alike_us: by name, to compare configurations whose ``times`` are of different processes; empty where none are.
+    ratios: by name, the time over that of the row's configuration, where ``times`` are of different processes; empty
+    where they are of the same.
     """
 
     problem: Problem
     order: tuple[str, ...]
     times: Mapping[str, Published]
-    alike_us: Mapping[str, float] = field(default_factory=dict)
+    ratios: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def vendor(self) -> Published | None:
@@ -62,9 +63,9 @@ def measured_choice(
     """
     ours, vendor = ranked.times[name], ranked.vendor
     p20, p80 = quantiles_us(ours.samples_us)
-    others = [other for other in ranked.order if other != name and other in ranked.times]
-    us = ranked.alike_us or {other: time.us for other, time in ranked.times.items()}
-    runner_up = min(others, key=lambda other: us[other], default="")
+    ratios = ranked.ratios or {other: time.us / ours.us for other, time in ranked.times.items()}
+    others = [other for other in ranked.order if other != name and other in ratios]
+    runner_up = min(others, key=lambda other: ratios[other], default="")
     return Choice(
         problem=ranked.problem,
         config=config,
@@ -78,7 +79,7 @@ def measured_choice(
         max_abs_error=max(v.max_abs_error for v in verdicts),
         error_over_bound=max(v.error_over_bound for v in verdicts),
         runner_up=runner_up,
-        gap_pct=(us[runner_up] / us[name] - 1) * 100 if runner_up else None,
+        gap_pct=(ratios[runner_up] - 1) * 100 if runner_up else None,
         tie=name in ties and any(other in ties for other in others),
         roofline_pct=share_of_roofline_pct(ranked.problem, device, ours.us),
         derived=derived_of(ranked.problem, config, device),

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from gemm_tuner.core.records import Config, Timing
 from gemm_tuner.decide.ranking import Judge, Published, Ranking
 from gemm_tuner.decide.sheet import Sheet, publishing_of, sheet_of, sound_of
@@ -56,9 +58,13 @@ class Contradicted:
         return frozenset(numbers or published)
 
     @property
-    def alike_us(self) -> dict[str, float]:
-        """The times by all processes, to compare finalists whose published times are of different processes."""
-        return {name: self.sheet.all.us(name) for name in self.sheet.all.names}
+    def ratios(self) -> dict[str, float]:
+        """The times over that of the row's finalist, each over all processes that ran both, since published times are
+        of different processes."""
+        cells = self.sheet.all
+        apart = cells.log_us - cells.log_us[:, [cells.names.index(self.row or self.better)]]
+        shared = [column[~np.isnan(column)] for column in apart.T]
+        return {name: float(np.exp(np.mean(of))) for name, of in zip(cells.names, shared, strict=True) if len(of)}
 
     def published(self, judge: Judge) -> dict[str, Published]:
         """The published times, by name."""

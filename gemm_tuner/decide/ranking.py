@@ -62,7 +62,7 @@ class Ranking:
 class Published:
     """The time of a finalist for the results.
 
-    us:          estimate over the publishing processes, or over all processes if none publishes.
+    us:          estimate over the publishing processes of its ``Sheet``, or over all processes if none publishes.
     low_us, high_us: 95 % interval over processes; None for a single process.
     samples_us:  samples of those processes, concatenated.
     processes:   number of processes that ran it, including choosing ones.

@@ -289,8 +289,8 @@ class Finals:
             ranked = choose.rank_screened(problem, [timing for timing in screened if state.may_run(timing.name)])
             return choose.without(ranked, state.kept.keys() - state.own.keys())
         found = self._contradicted.get(problem)
-        alike_us = found.alike_us if found else {}
-        return choose.Ranked(problem, self.rankings[problem].order, self.published[problem], alike_us)
+        ratios = found.ratios if found else {}
+        return choose.Ranked(problem, self.rankings[problem].order, self.published[problem], ratios)
 
     def is_clearly_faster(self, state: SizeState, new: str, old: str, by_pct: float) -> bool:
         """Whether a finalist is faster than an older choice by more than ``by_pct`` percent, beyond noise."""

@@ -82,7 +82,15 @@ def test_ties_and_comparisons_are_of_all_processes() -> None:
     judge = Judge(difference=Spread(2e-4, 1e6), most=(1e6, 1e6))  # as of many sizes
     before, of = judge.rank_finalists(sheet_of(size()), CONFIGS), Contradicted(size(), A, B)
     assert before.ties == {A} and of.rank(judge, CONFIGS, before).ties == {A, B}
-    assert {name: round(us, 3) for name, us in of.alike_us.items()}[C] == round((150.0**3 * 140.0**2) ** 0.2, 3)
+    assert of.ratios[C] == pytest.approx((150 / 103) ** 0.6 * (140 / 101) ** 0.4) and of.ratios[B] == 1
+    assert replace(of, row=C).ratios[B] == pytest.approx(1 / of.ratios[C])
+
+
+@pytest.mark.parametrize("shift", [0.9, 1.1])
+def test_finalists_are_compared_where_both_ran(shift: float) -> None:
+    """Further processes have not all of them, and may be slower or faster as a whole."""
+    further = [one for number in (5, 6) for one in process(number, CHOOSE, {A: 100.0 * shift, B: 103.0 * shift})]
+    assert Contradicted(size(*further), A, B).ratios[C] == Contradicted(size(), A, B).ratios[C]
 
 
 @pytest.mark.parametrize("role", [CHOOSE, PUBLISH])
