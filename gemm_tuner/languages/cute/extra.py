@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib.util
 import os
 from importlib import metadata
+from pathlib import Path
 
 from gemm_tuner.languages.cute.library import HINT, RUNTIME_VARIABLE
 
 # As in setup.cfg: both change their interfaces from version to version.
 PINNED = {"nvidia-cutlass-dsl": "4.8.1", "quack-kernels": "0.6.5"}
 LAUNCHED_THROUGH = "apache-tvm-ffi==0.1.15.post2"
+# As quack-kernels tells a library's code from a user's.
+PACKAGES = {"site-packages", "dist-packages"}
 MADE_WITH = f"# {', '.join(f'{name} {version}' for name, version in PINNED.items())}\n"
 GET = f"the extra cute ({HINT}; NVIDIA's proprietary licence)"
 # Of results/tuned/nvidia_h200_bf16.yaml, sizes with aligned rows: geometric means of torch.mm / the best in Triton,
@@ -50,4 +53,16 @@ def why_absent(brings: str = BRINGS) -> str:
         return brings
     others = [f"{name} {there.get(name, 'none')}" for name, version in PINNED.items() if there.get(name) != version]
     wanted = " and ".join(f"{name} {version}" for name, version in PINNED.items())
-    return f"it is made for {wanted}, and here is {', '.join(others)}" if others else ""
+    return f"it is made for {wanted}, and here is {', '.join(others)}" if others else _why_misplaced()
+
+
+def _why_misplaced() -> str:
+    """quack-kernels takes only what lies in such a folder as a library's code, which kernels with an epilogue call: it
+    compiles none of these where packages lie elsewhere, as after pip install --target."""
+    spec = importlib.util.find_spec("cutlass")
+    path = Path(spec.origin) if spec is not None and spec.origin else None
+    if path is None or not path.is_absolute() or PACKAGES.intersection(path.parts):
+        return ""
+    return (
+        f"no folder of {path.parent} is called site-packages, and quack-kernels compiles half of its kernels only there"
+    )

@@ -247,6 +247,21 @@ def test_other_versions_of_the_extra_are_refused(monkeypatch: pytest.MonkeyPatch
     assert not WORKLOAD.absent(["gemm_cute"])
 
 
+@pytest.mark.parametrize("folder", ["lib", "site-packages"])
+def test_packages_that_lie_where_quack_does_not_look_for_libraries_are_refused(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("cutlass", "quack"):
+        (tmp_path / folder / name).mkdir(parents=True)
+        (tmp_path / folder / name / "__init__.py").touch()
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path / folder)
+    monkeypatch.delenv(library.RUNTIME_VARIABLE, raising=False)
+    monkeypatch.setattr(extra, "installed", lambda: extra.PINNED)
+    absent = WORKLOAD.absent(["gemm_cute"])
+    assert ("site-packages" in absent["gemm_cute"]) if folder == "lib" else not absent
+
+
 def test_a_row_of_the_family_is_read_back() -> None:
     for one in (cute(BLOCK_SIZE_M=320, BLOCK_SIZE_N=144, CLUSTER_M=2, PINGPONG=1, PROGRAMS_PER_SM=1), cute(SWAP_AB=1)):
         row = {"family": one.family, **one.options()}
