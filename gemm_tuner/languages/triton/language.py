@@ -13,6 +13,7 @@ from gemm_tuner.core.markers import FLUSH_SYMBOL
 from gemm_tuner.core.records import CompileResult, Target
 from gemm_tuner.core.workload import launch_all
 from gemm_tuner.languages.triton import artifact, entry_group
+from gemm_tuner.languages.triton.interpreter_fault import check_versions
 from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES, code_variables, counting_variables, kernel_env
 from gemm_tuner.languages.triton.symbol_naming import naming
 from gemm_tuner.languages.triton.triton_key import known_triton_key
@@ -43,6 +44,7 @@ class Triton:
         return kernel_env(cache)
 
     def interpreter_environment(self) -> dict[str, str]:
+        check_versions()
         return {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
 
     def cache_name(self, *templates_dirs: Path) -> str:
