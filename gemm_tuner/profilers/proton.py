@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +20,7 @@ from gemm_tuner.profilers.base import (
     written,
 )
 from gemm_tuner.system.input_files import read_text
+from gemm_tuner.system.package_version import package_version
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +76,7 @@ class Proton(Profiler):
             folders = list(spec.submodule_search_locations or ()) if spec else []
             if not any((Path(folder) / "profiler" / "proton.py").is_file() for folder in folders):
                 return None
-            return triton_version()
+            return package_version("triton") or UNKNOWN_VERSION
         except (ImportError, ValueError, OSError):
             return None
 
@@ -92,15 +92,6 @@ class Proton(Profiler):
 
     def read(self, out_dir: Path) -> pd.DataFrame:
         return read_file(written(out_dir / OUTPUT, "proton writes it when the script has ended"))
-
-
-def triton_version() -> str:
-    """The version of the installed Triton, whose package has other names in some builds, such as those for ROCm."""
-    try:
-        return metadata.version("triton")
-    except metadata.PackageNotFoundError:
-        packages = metadata.packages_distributions().get("triton", [])
-        return metadata.version(packages[0]) if packages else UNKNOWN_VERSION
 
 
 def script_index(argv: list[str]) -> int:

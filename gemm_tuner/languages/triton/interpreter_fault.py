@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from typing import Any
 
 from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.system.package_version import package_version
 from gemm_tuner.system.replaced import replaced
 
 
-def check_versions(version_of: Callable[[str], str] = metadata.version) -> None:
+def check_versions(version_of: Callable[[str], str | None] = package_version) -> None:
     """Raises EnvironmentFault for versions of Triton and NumPy with which the interpreter cannot run kernels."""
-    try:
-        triton, numpy = version_of("triton"), version_of("numpy")
-    except metadata.PackageNotFoundError:
-        return  # Triton has other names, too, as that of ROCm
-    if minor(triton) < (3, 7) and minor(numpy) >= (2, 4):
+    triton, numpy = version_of("triton"), version_of("numpy")
+    if triton and numpy and minor(triton) < (3, 7) and minor(numpy) >= (2, 4):
         raise EnvironmentFault(
             f"the interpreter of Triton {triton} does not run with NumPy {numpy}",
             accepted="Triton 3.7 and later, or NumPy before 2.4",
