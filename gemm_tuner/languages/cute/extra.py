@@ -12,7 +12,7 @@ from gemm_tuner.languages.cute.library import HINT, RUNTIME_VARIABLE
 # As in setup.cfg: both change their interfaces from version to version.
 PINNED = {"nvidia-cutlass-dsl": "4.8.1", "quack-kernels": "0.6.5"}
 LAUNCHED_THROUGH = "apache-tvm-ffi==0.1.15.post2"
-# As quack-kernels tells a library's code from a user's.
+# By which quack-kernels tells a library's code from a user's.
 PACKAGES = {"site-packages", "dist-packages"}
 MADE_WITH = f"# {', '.join(f'{name} {version}' for name, version in PINNED.items())}\n"
 GET = f"the extra cute ({HINT}; NVIDIA's proprietary licence)"
@@ -57,12 +57,15 @@ def why_absent(brings: str = BRINGS) -> str:
 
 
 def _why_misplaced() -> str:
-    """quack-kernels takes only what lies in such a folder as a library's code, which kernels with an epilogue call: it
-    compiles none of these where packages lie elsewhere, as after pip install --target."""
+    """Why CuTe DSL cannot be used where it lies; "" where it can.
+
+    quack-kernels compiles a kernel with an epilogue only if all functions that this calls lie in a folder of PACKAGES,
+    or are its own. After pip install --target CuTe DSL's do not.
+    """
     spec = importlib.util.find_spec("cutlass")
     path = Path(spec.origin) if spec is not None and spec.origin else None
     if path is None or not path.is_absolute() or PACKAGES.intersection(path.parts):
         return ""
     return (
-        f"no folder of {path.parent} is called site-packages, and quack-kernels compiles half of its kernels only there"
+        f"quack-kernels compiles some kernels only with CuTe DSL in a folder called site-packages: it is {path.parent}"
     )
