@@ -142,7 +142,7 @@ class Finals:
     def _run_further(self, finalists: Named) -> None:
         """Runs additional choosing processes for sizes that ``more`` of them are expected to decide, with the finalists
         that can still win, unless they ran beside the planned ones."""
-        more = self.plan.more if self.plan.processes > 1 else 0
+        more = self.plan.may_follow
         self.works.rank(finalists, self.plan)
         if not more or self._more_ran:
             return
@@ -151,19 +151,13 @@ class Finals:
             undecided = self._stored(undecided, more)
         after = self.next_process + more if self._runner.together else 0  # their numbers are theirs alone
         if undecided:
-            self._run_more(finalists, undecided)
+            at_once = more if self._runner.overlap else 1
+            for _ in range(0, more, at_once):
+                self._process(undecided, [choosing(undecided)] * at_once)
+            if self._take_moved():
+                self._run_planned(finalists)
+            self._judge()
         self.next_process = max(self.next_process, after)
-
-    def _run_more(self, finalists: Named, undecided: Named) -> None:
-        roles = dict.fromkeys((state.problem for state, _ in undecided), Role.CHOOSE)
-        moved: set[Problem] = set()
-        at_once = self.plan.more if self._runner.overlap else 1
-        for _ in range(0, self.plan.more, at_once):
-            self._process(undecided, [roles] * at_once)
-            moved |= self._take_moved()
-        if moved:
-            self._run_planned(finalists)
-        self._judge()
 
     def _find_contradicted(self, finalists: Named) -> None:
         """Where the publishing processes contradict the choice, the finalist that is clearly faster in these wins, with
@@ -173,6 +167,7 @@ class Finals:
             better = self.judge.overruling(self.sheets[problem], order[0], state.own) if order else ""
             if better:
                 self._overruled.keep(problem, order[0], better)
+                self._contradicted[problem] = Contradicted(self.timings[problem], order[0], better)
                 self._overrule(problem)
 
     def overruled(self, state: SizeState, name: str) -> dict[str, str]:
@@ -195,12 +190,12 @@ class Finals:
         processes = self._processes(finalists, each)
         after = self.next_process = self.next_process + len(each)
 
-        def choosing(found: Sequence[Found]) -> list[Process]:
+        def decide(found: Sequence[Found]) -> list[Process]:
             self.works.rank(finalists, self.plan, found)
             undecided = self.works.undecided(finalists)
-            return self._processes(undecided, [{state.problem: Role.CHOOSE for state, _ in undecided}] * self.plan.more)
+            return self._processes(undecided, [choosing(undecided)] * self.plan.more)
 
-        follow = More(choosing, range(after, after + self.plan.more), problems) if more else None
+        follow = More(decide, range(after, after + self.plan.more), problems) if more else None
         if processes:
             self.fleet.prepare_finals(len(processes) + then)
             sizes, alone = len(self.states), self.plan.processes == 1
@@ -241,6 +236,9 @@ class Finals:
             timings = self.store.timings(state.problem, FINALS)
             if timings:
                 self.timings[state.problem], self.states[state.problem] = timings, state
+                chosen, better = self._overruled.of(state.problem)
+                if better:
+                    self._contradicted[state.problem] = Contradicted(timings, chosen, better)
         self._judge()
         for state in finished:
             self._record(state)
@@ -258,17 +256,17 @@ class Finals:
 
     def _overrule(self, problem: Problem) -> None:
         """Puts the finalist first that overruled the choice of a size, if any, and publishes times accordingly."""
-        chosen, better = self._overruled.of(problem)
-        if better:
-            found = self._contradicted.get(problem) or Contradicted(self.timings[problem], chosen, better)
-            self._contradicted[problem], self.sheets[problem] = found, found.sheet
+        found = self._contradicted.get(problem)
+        if found is not None:
+            self.sheets[problem] = found.sheet
             self.rankings[problem] = found.rank(self.judge, self.states[problem].own, self.rankings[problem])
             self.published[problem] = found.published(self.judge)
 
     def publish_for(self, problem: Problem, row: str) -> None:
         """Publishes the times of a size as they are for a row of this finalist."""
-        if problem in self._contradicted:
-            found = self._contradicted[problem] = replace(self._contradicted[problem], row=row)
+        found = self._contradicted.get(problem)
+        if found is not None:
+            self._contradicted[problem] = found = replace(found, row=row)
             self.published[problem] = found.published(self.judge)
 
     def published_by(self, problem: Problem, name: str) -> frozenset[int] | None:
@@ -295,3 +293,8 @@ class Finals:
     def is_clearly_faster(self, state: SizeState, new: str, old: str, by_pct: float) -> bool:
         """Whether a finalist is faster than an older choice by more than ``by_pct`` percent, beyond noise."""
         return self.judge.clearly_faster(self.sheets[state.problem], new, old, by_pct, state.own)
+
+
+def choosing(finalists: Named) -> Roles:
+    """The roles of sizes in a process that chooses for all of them."""
+    return dict.fromkeys((state.problem for state, _ in finalists), Role.CHOOSE)

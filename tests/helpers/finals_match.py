@@ -31,9 +31,13 @@ class Uncertain(StandInGpu):
     """
 
     def __init__(
-        self, times: dict[str, float], moves: tuple[float, ...], at: dict[int, dict[str, float]] | None = None
+        self,
+        times: dict[str, float],
+        moves: tuple[float, ...],
+        at: dict[int, dict[str, float]] | None = None,
+        overlaps: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(overlaps=overlaps)
         self.times, self.moves, self.at = times, moves, at or {}
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
@@ -46,14 +50,6 @@ class Uncertain(StandInGpu):
         of_process = StandInGpu(us, jitter=noise, vendor_us=vendor_us, before=self.before, plans=self.plans)
         of_process.after_a_size = self.after_a_size
         return of_process.timings(plan, folder, on_event, on_found)
-
-
-def uncertain(
-    times: dict[str, float], moves: tuple[float, ...], at: dict[int, dict[str, float]], overlaps: bool
-) -> Uncertain:
-    gpu = Uncertain(times, moves, at)
-    gpu.overlaps = overlaps
-    return gpu
 
 
 class Match:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from finals_match import NOISE, ONE, SURE, TWO, A, B, C, Match, Uncertain, uncertain
+from finals_match import NOISE, ONE, SURE, TWO, A, B, C, Match, Uncertain
 from tuning import StandInGpu, limit
 
 from gemm_tuner.core.records import Role, Status, Timing
@@ -101,7 +101,7 @@ def test_one_that_is_clearly_faster_where_figures_are_published_wins_by_those_th
 ) -> None:
     chose, published = ((0, 1, 2), (3, 4)) if overlaps else ((0, 2, 4), (1, 3))
     at = {number: {A: 1.2, B: 0.9} for number in published}
-    match = Match(tmp_path, uncertain({A: 1.0, B: 1.02, C: 1.5}, SURE, at, overlaps))
+    match = Match(tmp_path, Uncertain({A: 1.0, B: 1.02, C: 1.5}, SURE, at, overlaps))
     finals = match.run()
     assert sorted(plan.process for plan in match.gpu.plans) == list(range(5))
     assert finals.rankings[ONE].order == (B, A, C)

@@ -110,7 +110,7 @@ def test_a_size_whose_next_gpu_dies_too_is_timed_on_the_third_alone(tmp_path: Pa
     those that are had again."""
     size, begun = problem(512, 512, 64), threading.Barrier(3)
     run, state = session(tmp_path, size, gpus=3), state_of(size, CONFIGS)
-    gpus = [Uncertain({A: us, B: us, C: 1.5 * us}, (0.0,)) for us in (1.0, 1.6, 2.5)]
+    gpus = [Uncertain({A: us, B: us, C: 1.5 * us}, (0.0,), overlaps=True) for us in (1.0, 1.6, 2.5)]
 
     def first(plan: Plan) -> None:
         if plan.process < 3:
@@ -119,8 +119,6 @@ def test_a_size_whose_next_gpu_dies_too_is_timed_on_the_third_alone(tmp_path: Pa
             lost(plan)
 
     gpus[0].before, gpus[1].before = first, lambda plan: lost(plan) if plan.process == 2 else None
-    for gpu in gpus:
-        gpu.overlaps = True
     finals = finals_of(run, scripts_of([state]), gpus)
     finals.run([(state, list(state.kept))])
     for timings in (finals.timings[size], run.store.timings(size, FINALS)):

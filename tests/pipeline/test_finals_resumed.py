@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from finals_match import ONE, SURE, TWO, UNSURE, A, B, C, Match, Uncertain, uncertain
+from finals_match import ONE, SURE, TWO, UNSURE, A, B, C, Match, Uncertain
 from tuning import StandInGpu, finals_of, limit, scripts_of
 
 from gemm_tuner.core.records import Status, Timing
@@ -110,11 +110,11 @@ def test_a_run_that_goes_on_with_less_budget_uses_all_processes_that_are_stored(
     tmp_path: Path,
 ) -> None:
     """Planned, further and publishing ones, of fewer finalists than they had; nothing is timed."""
-    match = Match(tmp_path, uncertain(times, moves, at, overlaps))
+    match = Match(tmp_path, Uncertain(times, moves, at, overlaps))
     whole = match.run()
     assert len(match.gpu.plans) == ran
     stored, published = match.session.store.timings(ONE, FINALS), dict(match.session.results.published[ONE])
-    match.gpu = uncertain(times, moves, at, overlaps)
+    match.gpu = Uncertain(times, moves, at, overlaps)
     limit(match.session, Budget(60.0, match.session.log.started - 60))
     resumed = match.finals = finals_of(match.session, scripts_of(match.states), [match.gpu])
     resumed.plan = FinalsPlan(processes=processes, finalists=2)
@@ -140,7 +140,7 @@ def test_a_run_that_goes_on_without_a_budget_times_nothing_twice(
     for number in lost:
         for size in (ONE, TWO):
             match.session.store.drop_process(size, FINALS, number)
-    match.gpu = uncertain(times, moves, at, overlaps=True)
+    match.gpu = Uncertain(times, moves, at, overlaps=True)
     limit(match.session, unbounded)
     resumed = match.finals = finals_of(match.session, scripts_of(match.states), [match.gpu])
     match.run()

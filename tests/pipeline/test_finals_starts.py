@@ -69,8 +69,7 @@ def test_the_rounds_of_a_size_are_looked_up_once_for_all_processes(
 
 def test_processes_that_choose_have_their_turns_before_those_that_publish(tmp_path: Path) -> None:
     """So that it is known early which sizes need more of them. These come as they do."""
-    gpu = Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.03, 0.0, 0.0))
-    gpu.overlaps = True
+    gpu = Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.03, 0.0, 0.0), overlaps=True)
     Match(tmp_path, gpu).run()
     places = {plan.process: plan.place for plan in gpu.plans}
     assert [places[number] for number in range(7)] == [AHEAD] * 3 + [BEHIND] * 2 + [ANYWHERE] * 2

@@ -33,9 +33,7 @@ pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 def undecided(factor: float = 1.0) -> Uncertain:
     """A GPU on which more processes decide between A and B."""
-    gpu = Uncertain({A: factor, B: factor, C: 1.5 * factor}, (0.03 * factor, 0.0, 0.0))
-    gpu.overlaps = True
-    return gpu
+    return Uncertain({A: factor, B: factor, C: 1.5 * factor}, (0.03 * factor, 0.0, 0.0), overlaps=True)
 
 
 def go_on(match: Match, gpu: Uncertain) -> list[int]:
@@ -60,9 +58,7 @@ def test_further_processes_of_a_size_whose_planned_ones_are_stored(left: tuple[o
 def test_a_run_that_goes_on_times_nothing_twice(tmp_path: Path) -> None:
     """Also where no size was undecided and one was contradicted."""
     at = {number: {A: 1.0, B: 1.05} for number in range(3)} | {number: {A: 1.1, B: 1.0} for number in range(3, 20)}
-    gpus = [Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.0,), at) for _ in range(2)]
-    for gpu in gpus:
-        gpu.overlaps = True
+    gpus = [Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.0,), at, overlaps=True) for _ in range(2)]
     match = Match(tmp_path, gpus[0])
     match.run()
     assert sorted(plan.process for plan in gpus[0].plans) == [*range(5)]
