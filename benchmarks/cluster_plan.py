@@ -3,7 +3,7 @@
 The lease code is the one of real runs (gemm_tuner/store/leases.py): every kernel, screening round, finals and check is
 an item of its table; a machine of the farm is killed in the middle. Measured are the bytes of a kernel and the driver's
 CPU seconds for rules and results. Compiling, GPUs, search and settled rows are not measured here: their seconds are of
-benchmarks/README.md, and can be given.
+benchmarks/tuning_history.md, and can be given.
 
     python benchmarks/cluster_plan.py [--sizes N] [--drivers N ...]
 
@@ -40,7 +40,7 @@ from gemm_tuner.store.store import Store
 LANGUAGE = language_of("triton")
 CORES, ANY_GPU = "cores", "any GPU"
 CUT_SIZES = ((1, 4096, 4096), (128, 4096, 14336), (4096, 4096, 4096), (5000, 5000, 5000))
-ROUNDS, KERNELS_A_SIZE, TIMINGS_A_SIZE = 3, 47, 60  # guided, 20 public sizes: benchmarks/README.md
+ROUNDS, KERNELS_A_SIZE, TIMINGS_A_SIZE = 3, 47, 60  # guided, 20 public sizes: benchmarks/tuning_history.md
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,10 @@ from gemm_tuner.system import progress
 from gemm_tuner.system.documents import show as show_value
 from gemm_tuner.system.terminal_table import print_line
 
-# Measured on an H200 with 16 cores (benchmarks/README.md): CPU time to compile a kernel, host time to launch one call,
-# and host time to load and set up a configuration, seconds. What each further process of finals adds is an estimate
-# from runs of one size on H100s there, which took 0.3 to 1.3 s a process to prepare and launch: they start side by
-# side, and then take turns on the GPU.
+# Measured on an H200 with 16 cores (benchmarks/tuning_history.md): CPU time to compile a kernel, host time to launch
+# one call, and host time to load and set up a configuration, seconds. What each further process of finals adds is an
+# estimate from runs of one size on H100s there, which took 0.3 to 1.3 s a process to prepare and launch: they start
+# side by side, and then take turns on the GPU.
 COMPILE_CPU_S = 0.3
 LAUNCH_S = 0.00015
 SETUP_S = 0.003

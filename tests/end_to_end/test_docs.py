@@ -32,7 +32,7 @@ from gemm_tuner.moe.servers import SERVERS
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),
-    *(ROOT / "benchmarks" / name for name in ("README.md", "kernels.md", "kernels_of_users.md")),
+    *(ROOT / "benchmarks" / name for name in ("README.md", "kernels.md", "kernels_of_users.md", "tuning_history.md")),
 )  # fmt: skip
 DATA = ROOT / "tests" / "data"
 RECORDING = DATA / "h200_nsys_recording"
