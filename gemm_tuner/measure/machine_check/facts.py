@@ -44,6 +44,7 @@ class Plan:
     arch, backend: what kernels are compiled for. source: "measured" or "predicted".
     stand_in: a sentence that names the other architecture whose space file is used; "" for its own.
     absent: (kernel family of that file, what it takes to have it) for those that are not installed.
+    interpreter_fault: why Triton's interpreter, in which configurations with predicted times are checked, does not run.
     """
 
     arch: str
@@ -55,6 +56,7 @@ class Plan:
     source: str
     stand_in: str = ""
     absent: tuple[tuple[str, str], ...] = ()
+    interpreter_fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,16 @@ def plan(machine: Machine, rules_dir: Path, profiler: str, arch: str) -> Plan:
     except UserError as error:
         tool_fault = error.one_line()
     source = "measured" if measurable and file and tool else "predicted"
-    return Plan(wanted, backend, file, space_fault, tool, tool_fault, source, stand_in, absent)
+    unchecked = _interpreter_fault() if source == "predicted" else ""
+    return Plan(wanted, backend, file, space_fault, tool, tool_fault, source, stand_in, absent, unchecked)
+
+
+def _interpreter_fault() -> str:
+    try:
+        language_of("triton").interpreter_environment()
+    except UserError as error:
+        return error.one_line()
+    return ""
 
 
 _COMPILERS = ("gcc", "clang", "cc")  # in the order in which Triton looks for one

@@ -75,6 +75,8 @@ def _plan(facts: Facts) -> Iterable[Finding]:
     plan, own = facts.plan, str(facts.machine.gpus[0]["arch"]) if facts.machine.gpus else ""
     if plan.space_fault:
         yield Finding(Level.BLOCKS, plan.space_fault)
+    if plan.interpreter_fault:
+        yield Finding(Level.WARNING, f"without a GPU no configuration can be checked: {plan.interpreter_fault}")
     if plan.stand_in:
         yield Finding(Level.NOTE, plan.stand_in)
     for why in dict.fromkeys(why for _, why in plan.absent):

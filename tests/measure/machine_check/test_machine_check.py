@@ -241,6 +241,23 @@ def test_families_that_need_an_extra_are_named_where_the_architecture_has_them(m
     assert of["sm_100"] and not of["sm_80"] and not of["gfx942"]
 
 
+def test_an_interpreter_that_does_not_run_matters_where_times_are_predicted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Versions as a metadata folder of NumPy and Triton in front of those installed tells them."""
+    for name, version in (("triton", "3.6.0"), ("numpy", "2.4.0")):
+        put(
+            tmp_path,
+            {f"{name}-{version}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"},
+        )
+    monkeypatch.syspath_prepend(tmp_path)
+    plan = facts.plan(NO_GPU, RULES, "auto", "")
+    found = judge(replace(NONE, plan=plan))
+    assert "numpy<2.4" in plan.interpreter_fault
+    assert [one.level for one in found if "2.4.0" in one.what] == [Level.WARNING]
+    assert facts.plan(GOOD.machine, RULES, "proton", "").interpreter_fault == ""
+
+
 def test_the_command_on_a_machine_with_and_without_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
