@@ -86,6 +86,10 @@ class Language(Protocol):
         """Environment variables that make a launcher run kernels on the CPU, for checks; None if the language has no
         interpreter."""
 
+    def require_interpreter(self) -> None:
+        """Raises EnvironmentFault where an interpreter cannot run kernels with the packages that are installed."""
+        return None
+
     # The cache: a folder with one subfolder per compiled kernel.
 
     def cache_name(self, *templates_dirs: Path) -> str:

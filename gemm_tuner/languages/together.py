@@ -45,6 +45,9 @@ class Together:
     def interpreter_environment(self) -> dict[str, str] | None:
         return self.main.interpreter_environment()
 
+    def require_interpreter(self) -> None:
+        self.main.require_interpreter()
+
     def cache_name(self, *templates_dirs: Path) -> str:
         return self.main.cache_name(*templates_dirs)
 

@@ -193,6 +193,7 @@ class InterpreterLauncher(Control, HostChecker):
     def prepare(self) -> None:
         """Lets the first process of the first plan import what takes seconds."""
         if self.language.interpreter_environment() is not None:
+            self.language.require_interpreter()
             self._ahead.prepare(1)
 
     def close(self) -> None:
@@ -207,4 +208,5 @@ class InterpreterLauncher(Control, HostChecker):
         variables = self.language.interpreter_environment()
         if variables is None:
             raise EnvironmentFault(f"nothing here runs kernels of {self.language.name} for this architecture")
+        self.language.require_interpreter()
         return launcher_env(self.language, self.cache_dir, variables)

@@ -52,6 +52,9 @@ class C:
     def interpreter_environment(self) -> dict[str, str] | None:
         return None
 
+    def require_interpreter(self) -> None:
+        """Nothing to do: there is none."""
+
     def cache_name(self, *templates_dirs: Path) -> str:
         """The same name for all templates, because the name of an entry is a hash over everything it depends on."""
         return "c"

@@ -79,6 +79,9 @@ class Cute:
     def interpreter_environment(self) -> dict[str, str] | None:
         return None
 
+    def require_interpreter(self) -> None:
+        """Nothing to do: there is none."""
+
     def cache_name(self, *templates_dirs: Path) -> str:
         made_by = hashlib.sha256(repr(versions()).encode()).hexdigest()[:12]
         return f"{self.name}-{made_by}-{_triton().cache_name(*templates_dirs)}"

@@ -44,8 +44,10 @@ class Triton:
         return kernel_env(cache)
 
     def interpreter_environment(self) -> dict[str, str]:
-        check_versions()
         return {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+    def require_interpreter(self) -> None:
+        check_versions()
 
     def cache_name(self, *templates_dirs: Path) -> str:
         return naming(*templates_dirs)

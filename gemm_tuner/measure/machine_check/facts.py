@@ -124,7 +124,7 @@ def plan(machine: Machine, rules_dir: Path, profiler: str, arch: str) -> Plan:
 
 def _interpreter_fault() -> str:
     try:
-        language_of("triton").interpreter_environment()
+        language_of("triton").require_interpreter()
     except UserError as error:
         return error.one_line()
     return ""
