@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gemm_tuner.core.records import Problem
 from gemm_tuner.core.workload import workload_of
+
+NAMED = 3  # sizes in a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,12 @@ def labels(problems: Iterable[Problem]) -> Labels:
 def label(problem: Problem) -> str:
     """The label of a single size, such as ``4096x4096x4096 bf16 nn``."""
     return labels([problem]).of[problem]
+
+
+def some(names: Sequence[str], count: int = NAMED) -> str:
+    """The first ``count`` names, and how many more there are."""
+    more = f" and {len(names) - count} more" if len(names) > count else ""
+    return ", ".join(names[:count]) + more
 
 
 def legend(problems: Iterable[Problem]) -> dict[str, str]:

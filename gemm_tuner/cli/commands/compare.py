@@ -13,6 +13,7 @@ from gemm_tuner.cli.flag_types import percent
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import add_document_flags, put_document
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED
+from gemm_tuner.core.labels import NAMED, some
 from gemm_tuner.core.records import Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.pipeline.show import config_name, size_names, with_common
@@ -135,7 +136,8 @@ def closing(console: Console, comparison: Comparison, tolerance: float, faults: 
     for name, only in (("A", comparison.only_a), ("B", comparison.only_b)):
         if only:
             named = size_names(console, only)
-            lines.append(with_common(f"only in {name} ({len(only)})", named) + f": {', '.join(named.of.values())}")
+            rest = "; --json names all" if len(only) > NAMED else ""
+            lines.append(with_common(f"only in {name} ({len(only)})", named) + f": {some([*named.of.values()])}{rest}")
     if counts[ComparedVerdict.UNCLEAR]:
         lines.append(
             "unclear: the noise is larger than the difference; time both in one run: --benchmark, or tune with --update"

@@ -19,6 +19,7 @@ from gemm_tuner.consumers import CONSUMERS
 from gemm_tuner.consumers.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN, TABLE, TUNED
 from gemm_tuner.consumers.vllm_kernels import KERNEL_FILES
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
+from gemm_tuner.core.labels import NAMED, some
 from gemm_tuner.export import devices, job
 from gemm_tuner.export.kernels.rows import has_kernels
 from gemm_tuner.export.offers import CHECKED_HOW, LeftOut
@@ -75,7 +76,6 @@ KINDS = {  # of entries, in words
     FAR: "far stand-ins",
     DEFAULT: "the default",
 }
-NAMED = 3  # sizes in a line
 FAR_HINT = "filled from an M far off; tune sizes near by, or export into the consumer's own folder, whose default fills"
 
 
@@ -175,12 +175,6 @@ def left_out_lines(left_out: Iterable[LeftOut], *, verbose: bool) -> list[str]:
         named = [f"{one.size} {one.config}".strip() if verbose else one.size for one in of_it]
         found.append(f"left out, {reason}: {some(named, len(named) if verbose else NAMED)}")
     return found
-
-
-def some(named: Sequence[str], count: int = NAMED) -> str:
-    """The first ``count`` names, and how many more there are."""
-    more = f" and {len(named) - count} more" if len(named) > count else ""
-    return ", ".join(named[:count]) + more
 
 
 def module(arguments: argparse.Namespace, shown: Consoles) -> int:

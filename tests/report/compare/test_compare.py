@@ -12,7 +12,7 @@ from run_samples import HEADER, TILES, choice, named, size, write_results, write
 from samples import problem
 from screens import TUNED, WIDTHS, Screen
 
-from gemm_tuner.cli.commands.compare import closing, show_table
+from gemm_tuner.cli.commands.compare import closing, document, show_table
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.choice import Choice, ServedChoice
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK, EXIT_UNVERIFIED, UserError
@@ -207,12 +207,17 @@ def test_what_could_not_be_compared_fails(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("width", [0, 60])
-def test_sizes_of_one_side_are_named(tmp_path: Path, width: int) -> None:
-    a, b = sides.load(TUNED[0]), sides.load(write_results(tmp_path / "b.yaml", [choice(R, A, 1.0)]))
-    screen = Screen(width)
-    told = " ".join(closing(screen.console, judge.compare(a, b, 0.02), 0.02, [])).replace(",", "").split()
-    names = [problem.key for problem in a.sizes] if not width else labels(a.sizes).of.values()
-    assert [word for name in names for word in name.split() if word not in told] == []
+@pytest.mark.parametrize("missing", [2, 30])
+def test_sizes_of_one_side_are_named_as_far_as_a_line_has_room(tmp_path: Path, missing: int, width: int) -> None:
+    gone = [problem(64 * m, 64, 64) for m in range(1, missing + 1)]
+    a, b = files(tmp_path, [choice(one, A, 1.0) for one in gone], [choice(problem(32, 64, 64), A, 1.0)])
+    comparison, screen = judged(a, b), Screen(width)
+    (line,) = (line for line in closing(screen.console, comparison, 0.02, []) if line.startswith("only in A"))
+    names = [one.key for one in gone] if not width else [*labels(gone).of.values()]
+    assert f"({missing})" in line
+    assert [name for name in names if name in line] == names[:3]
+    assert (str(missing - 3) in line and "--json" in line) == (missing > 3)
+    assert [one["key"] for one in document(comparison, 0.02)["only_a"]] == [one.key for one in gone]
 
 
 def test_what_a_server_is_given_is_compared_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
