@@ -94,7 +94,8 @@ def show_table(console: Console, comparison: Comparison) -> None:
         verdict = one.verdict.value + (" (regression)" if one.regression else "")
         cells = [named.of[one.problem], one.consumer, *_cells(one), Text(verdict, style=_COLOURS.get(one.verdict, ""))]
         rows.append(cells if console.is_terminal else [*cells, _configs(console, one)])
-    print_table(console, with_common("B against A", named), columns, rows)
+    title = "B against A, predicted" if comparison.predicted == len(comparison.compared) else "B against A"
+    print_table(console, with_common(title, named), columns, rows)
     changes = [
         (named.of[one.problem], one.consumer, _configs(console, one))
         for one in comparison.compared
@@ -133,6 +134,8 @@ def closing(console: Console, comparison: Comparison, tolerance: float, faults: 
     compared = f"{sizes}; compared: {totals}; {changed} with another configuration" if sizes else "none"
     lines = [f"sizes of both: {compared}"]
     lines += [f"B / A, geometric mean: {mean:.3f}"] if mean is not None else []
+    if comparison.predicted:
+        lines.append(f"{_shares(comparison)} predictions of the model: nothing was timed")
     for name, only in (("A", comparison.only_a), ("B", comparison.only_b)):
         if only:
             named = size_names(console, only)
@@ -144,6 +147,12 @@ def closing(console: Console, comparison: Comparison, tolerance: float, faults: 
         )
     lines.append(f"regressions beyond {tolerance * 100:g} %: {comparison.regressions}")
     return lines + ([f"failed: {', '.join(faults)}"] if faults else [])
+
+
+def _shares(comparison: Comparison) -> str:
+    """How many of the compared rows are predictions, in words."""
+    predicted, rows = comparison.predicted, sum(one.ratio is not None for one in comparison.compared)
+    return "all times are" if predicted == rows else f"both times of {predicted} of {rows} rows are"
 
 
 def document(comparison: Comparison, tolerance: float) -> dict[str, object]:
@@ -171,6 +180,7 @@ def _entry(one: Compared) -> dict[str, object]:
         "ratio": one.ratio,
         "interval": one.interval,
         "noise": one.noise,
+        "predicted": one.is_predicted,
         "a_us": one.a and one.a.median_us,
         "b_us": one.b and one.b.median_us,
         "a_config": one.a and one.a.config,

@@ -62,6 +62,11 @@ class Compared:
     def config_changed(self) -> bool:
         return self.a is not None and self.b is not None and self.a.config != self.b.config
 
+    @property
+    def is_predicted(self) -> bool:
+        """Whether the ratio is that of two predictions."""
+        return self.ratio is not None and self.a is not None and self.a.source == "predicted"
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -75,6 +80,11 @@ class Comparison:
     @property
     def regressions(self) -> int:
         return sum(one.regression for one in self.compared)
+
+    @property
+    def predicted(self) -> int:
+        """Number of ratios of two predictions."""
+        return sum(one.is_predicted for one in self.compared)
 
     def faults(self, *, allow_missing: bool) -> list[str]:
         """Why B does not pass, in words; empty if it passes.

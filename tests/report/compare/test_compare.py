@@ -141,6 +141,21 @@ def test_a_prediction_is_not_compared_with_a_measurement(tmp_path: Path) -> None
     assert compared(tmp_path, predicted, predicted).verdict == ComparedVerdict.SAME
 
 
+def test_a_comparison_of_predictions_says_so(tmp_path: Path) -> None:
+    def predicted_lines(before: list[Choice]) -> tuple[list[bool], list[str]]:
+        comparison, screen = judged(*files(tmp_path, before, before)), Screen(0)
+        show_table(screen.console, comparison)
+        shown = [screen.lines[0], *closing(screen.console, comparison, 0.02, [])]
+        return [one["predicted"] for one in document(comparison, 0.02)["sizes"]], [x for x in shown if "predict" in x]
+
+    guessed, timed = choice(P, A, 1.0, None, "predicted"), choice(Q, A, 1.0)
+    flags, said = predicted_lines([guessed])
+    assert flags == [True] and len(said) == 2  # the table's title, and below it
+    flags, said = predicted_lines([guessed, timed])
+    assert flags == [True, False] and len(said) == 1 and "1 of 2" in said[0]
+    assert predicted_lines([timed]) == ([False], [])
+
+
 def test_what_differs_beside_the_sizes_is_warned_of(tmp_path: Path) -> None:
     a = write_results(tmp_path / "a.yaml", [choice(P, A, 1.0)])
     other = replace(HEADER, device="NVIDIA H100", driver="580.1", triton="3.9.0", profiler="proton", l2="rotating")
