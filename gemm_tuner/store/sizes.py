@@ -128,6 +128,9 @@ def _results_document(raw: dict[Any, Any], name: str) -> Document:
     refuse_unknown(raw, TOP_KEYS, name)
     if "configs" not in raw:
         raise UserError("has no configs", where=name, accepted="configs: a list of rows")
+    if raw.get("header") and "without_config" not in raw:  # which is written last
+        hint = "copy it again, or add the line 'without_config: []' if it is whole"
+        raise UserError("ends without without_config: it may be cut short", where=name, hint=hint)
     rows = [
         parse_row(item, _where(name, "configs entry", i, item), None, version)
         for i, item in _items(raw["configs"], f"{name}, configs")

@@ -146,6 +146,20 @@ def test_a_results_file_cut_inside_its_last_line_is_refused(tmp_path: Path) -> N
         results.read(path)
 
 
+def test_a_results_file_cut_between_rows_is_refused(tmp_path: Path) -> None:
+    whole = (ROOT / "tests" / "data" / "h200_nsys_recording" / "tuned.yaml").read_text()
+    begins = [at for at in range(len(whole)) if whole.startswith(("\n- M:", "\nwithout_config:"), at)]
+    path = tmp_path / "tuned.yaml"
+    for at in begins[1:]:
+        path.write_text(whole[: at + 1])
+        with pytest.raises(UserError, match="cut short"):
+            results.read(path)
+    path.write_text(whole)
+    assert len(results.read(path).rows) == len(begins) - 1
+    path.write_text("format_version: 2\nconfigs: []\n")  # by hand
+    assert results.read(path).rows == ()
+
+
 @pytest.mark.parametrize("part", [10, pytest.param(1, marks=pytest.mark.grid)])
 def test_the_memory_of_hostile_files_is_bounded(tmp_path: Path, part: int) -> None:
     """In a process of 2 GiB of addresses, a file of the largest size ends with a UserError and not a MemoryError. part:

@@ -273,7 +273,7 @@ def test_read_refuses_a_plain_list_and_a_header_that_is_no_mapping(path: Path) -
     path.write_text("- {M: 1, N: 1, K: 1}\n")
     with pytest.raises(UserError, match="a list of sizes and not a results file"):
         results.read(path)
-    path.write_text("{format_version: 1, header: 5, configs: []}\n")
+    path.write_text("{format_version: 1, header: 5, configs: [], without_config: []}\n")
     with pytest.raises(UserError, match="header: is 5 and not a mapping"):
         results.read(path)
     with pytest.raises(UserError, match="cannot read the results file"):
