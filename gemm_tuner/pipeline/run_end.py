@@ -69,7 +69,8 @@ def finish(session: Session) -> int:
     say_unchecked(console, len(chosen) - verified)
     seconds = time.monotonic() - session.log.started
     print_line(console, run_summary.summary_line(verified, sizes, seconds, session.log.facts))
-    print_line(console, f"results: {show.place(console, session.results.path)}")
+    merged = session.results.file.merged_text()
+    print_line(console, f"results: {show.place(console, session.results.path)}" + (f" ({merged})" if merged else ""))
     tables = show.place(console, session.folder.tables)
     print_line(console, f"every configuration of every size: {tables}")
     run = shlex.quote(show.place(console, session.folder.root))

@@ -260,6 +260,14 @@ class ResultsFile:
                 kept[problem] = "it was timed, and this run has a prediction only"
         return kept
 
+    def merged_text(self) -> str:
+        """How this run's rows and those that the file had before were merged, in words; "" for a file without rows."""
+        old = self.earlier.rows
+        mine = [problem for problem, row in self._rows.items() if replaces(row, old.get(problem))]
+        anew = sum(problem in old for problem in mine)
+        counts = {"new": len(mine) - anew, "written anew": anew, "kept": len(old) - anew}
+        return "rows: " + ", ".join(f"{count} {what}" for what, count in counts.items() if count) if old else ""
+
 
 def _state(path: Path) -> tuple[int, int, int] | None:
     """Inode, modification time (ns) and size (bytes) of the file, to detect changes."""

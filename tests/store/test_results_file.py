@@ -60,6 +60,21 @@ def test_a_row_stays_until_its_problem_has_a_new_one(path: Path) -> None:
     assert [found.header_of(row)["triton"] for row in found.rows] == ["3.6.0", "3.9.0", "3.9.0", "3.9.0"]
 
 
+def test_a_run_says_how_its_rows_were_merged(path: Path) -> None:
+    def said(outcome: dict[GemmProblem, str], source: str = "measured") -> list[str]:
+        file = ResultsFile(path, list(outcome))
+        for size, letter in outcome.items():
+            file.record_outcome(size, choice(size, TILES[letter], 10.0, source=source))
+        file.write(LATER)
+        file.write(LATER)  # the second time with nothing to write
+        return [word for word in file.merged_text().replace(",", "").split() if word.isdecimal()]
+
+    assert said({ONE: "a", TWO: "a", THREE: "a"}) == []  # there was no file
+    assert said({FOUR: "a"}) == ["1", "3"]
+    assert said({FOUR: "b", problem(64, 64, 64): "a"}) == ["1", "1", "3"]
+    assert said({ONE: "b"}, "predicted") == ["5"]  # a time stays
+
+
 def test_runs_that_began_in_the_same_second_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "all.yaml"
     runs = [session(tmp_path / str(number), size, results_file=path) for number, size in enumerate((ONE, TWO, THREE))]
