@@ -21,13 +21,14 @@ from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import SizeState
-from gemm_tuner.store import older_configs, run_record
+from gemm_tuner.store import older_configs, results, run_record
 from gemm_tuner.store.run_record import Final, FunnelStep, RunRecord, SizeRecord
 from gemm_tuner.store.served import served_rows
 from gemm_tuner.system import program
 from gemm_tuner.system.terminal_table import print_line
 
 NOT_COMPARED = "skip_check, or neither a reference nor a second configuration to compare with"
+OF_ANOTHER_RUN = "the results file has a row of another run"
 # Of a date as text, without fractions of a second.
 SECONDS = len("2026-01-01T00:00:00")
 COMPILED_LATE = "kernels were compiled in the profiled process although all were compiled before"
@@ -69,12 +70,7 @@ def finish(session: Session) -> int:
     say_unchecked(console, len(chosen) - verified)
     seconds = time.monotonic() - session.log.started
     print_line(console, run_summary.summary_line(verified, sizes, seconds, session.log.facts))
-    merged = session.results.file.merged_text()
-    print_line(console, f"results: {show.place(console, session.results.path)}" + (f" ({merged})" if merged else ""))
-    tables = show.place(console, session.folder.tables)
-    print_line(console, f"every configuration of every size: {tables}")
-    run = shlex.quote(show.place(console, session.folder.root))
-    print_line(console, f"to look at it: {program.name()} report {run}")
+    say_where(session, session.results.file.merged_text())
     if session.options.updates_in_place:
         session.store.set_fact("configs_sha", configs_sha(older_configs.read(session.results.path)[0]))
     status = EXIT_OK if verified == sizes else EXIT_UNVERIFIED
@@ -90,22 +86,48 @@ def finish(session: Session) -> int:
 
 
 def say_finished(session: Session) -> int:
-    """Prints the results of a run that an earlier command finished, without measuring."""
+    """Prints the results of a run that an earlier command finished as that did, without measuring."""
+    console = session.log.console
     record = run_record.read(session.folder.root)
     chosen = [size for size in record.sizes if size.chosen]
     unchecked = sum(1 for size in chosen if size.unchecked)
     verified = len(chosen) - unchecked
     print_line(
-        session.log.console,
+        console,
         f"this run is finished: {verified} of {len(session.options.entries)} sizes have a verified configuration, "
         f"{session.environment.source} {record.header['date'][:SECONDS]}; --fresh tunes again",
     )
-    say_unchecked(session.log.console, unchecked)
-    print_line(session.log.console, f"results: {record.results_file}")
+    recall(session, record)
+    show.results_table(session.log.out, session.options, session.environment, session.results)
+    for line in run_summary.notes(record.notes):
+        print_line(console, line)
+    say_unchecked(console, unchecked)
+    say_where(session)
     if session.options.compile_stage and record.facts.get("compiled under the profiler"):
-        print_line(session.log.console, COMPILED_LATE, "red")
+        print_line(console, COMPILED_LATE, "red")
     every_size = verified == len(session.options.entries)
     return int(session.store.fact("exit status", EXIT_OK if every_size else EXIT_UNVERIFIED))
+
+
+def recall(session: Session, record: RunRecord) -> None:
+    """Fills in the outcomes of a finished run, with choices as its results file has them."""
+    rows = session.results.file.earlier.read
+    for size in record.sizes:
+        row = rows.get(size.problem)
+        choice = results.choice_of(row, size.overruled) if row else None
+        if choice and (choice.config.name, choice.source) == (size.chosen, record.header["source"]):
+            session.results.choices[size.problem] = choice
+        else:
+            session.results.failures[size.problem] = size.failure or OF_ANOTHER_RUN
+
+
+def say_where(session: Session, merged: str = "") -> None:
+    """Prints where the results are, and what shows them. merged: how they were merged into the results file."""
+    console, folder = session.log.console, session.folder
+    print_line(console, f"results: {show.place(console, session.results.path)}" + (f" ({merged})" if merged else ""))
+    print_line(console, f"every configuration of every size: {show.place(console, folder.tables)}")
+    run = shlex.quote(show.place(console, folder.root))
+    print_line(console, f"to look at it: {program.name()} report {run}")
 
 
 def say_unchecked(console: Console, count: int) -> None:

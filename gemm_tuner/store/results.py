@@ -197,6 +197,40 @@ def choice_row(choice: Choice) -> dict[str, Any]:
     return {key: value for key, value in row.items() if value is not None}
 
 
+def choice_of(row: Row, overruled: Mapping[str, str]) -> Choice | None:
+    """The choice of which ``choice_row`` made a row, as far as the row has it; None for a row without configuration,
+    source or time. overruled: by name, which a row has in one text."""
+    facts, source = row.facts, str(row.facts.get("source", ""))
+    median_us = facts.get("predicted_us" if source == "predicted" else "median_us")
+    if row.config is None or not source or not median_us:
+        return None
+    return Choice(
+        problem=row.problem,
+        config=row.config,
+        source=source,
+        verified=row.verified,
+        median_us=median_us,
+        p20_us=facts.get("p20_us"),
+        p80_us=facts.get("p80_us"),
+        num_samples=facts.get("samples", 0),
+        vendor_us=facts.get("vendor_us"),
+        max_abs_error=facts.get("max_abs_error", math.nan),
+        error_over_bound=facts.get("error_over_bound", math.nan),
+        runner_up=facts.get("runner_up", ""),
+        gap_pct=facts.get("gap_pct"),
+        tie=facts.get("tie", False),
+        roofline_pct=facts.get("roofline_pct", math.nan),
+        processes=facts.get("processes"),
+        process_spread_pct=facts.get("process_spread_pct"),
+        served=tuple(one for one in row.served if not one.kept_from),
+        overruled=tuple(overruled.items()),
+        derived=tuple(facts.get("derived", {}).items()),
+        substitute=row.substitute,
+        summed_us=facts.get("summed_us"),
+        vendor_summed_us=facts.get("vendor_summed_us"),
+    )
+
+
 def language_of_row(choice: Choice) -> dict[str, str]:
     """The language of the configuration's kernel, if it is not that of the kind of problem."""
     workload = workload_of(choice.problem.kind)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 from test_replay import RECORDING, rows
 
 from gemm_tuner.cli.main import main
 from gemm_tuner.cli.options import build_parser
-from gemm_tuner.store import run_record
+from gemm_tuner.store import results, run_record
 
 
 def tune(folder: Path, *more: str) -> int:
@@ -65,16 +67,38 @@ def test_the_quick_search_times_the_predicted_best_within_a_budget(
 def test_a_finished_run_answers_at_once_and_a_benchmark_is_another(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert tune(tmp_path, "--search", "quick") == 0
-    capfd.readouterr()
-    assert tune(tmp_path, "--search", "quick") == 0
-    assert "this run is finished: 3 of 3 sizes" in capfd.readouterr().err
+    assert tune(tmp_path, "--search", "quick", "--verbose") == 0
+    first = capfd.readouterr()
+    assert tune(tmp_path, "--search", "quick", "--verbose") == 0
+    again = capfd.readouterr()
+    assert "this run is finished: 3 of 3 sizes" in again.err
+    assert again.err.splitlines()[-3:] == first.err.splitlines()[-3:]  # where the results are
+    shown = first.out[first.out.index("Results") : first.out.index("Time per stage")]
+    number = re.compile(r"\d+\.\d+")
+    assert number.sub("", again.out) == number.sub("", shown) and "runner-up" in shown
+    before, now = ([float(one) for one in number.findall(text)] for text in (shown, again.out))
+    assert now == pytest.approx(before, rel=0.01, abs=0.01)  # the file has three decimals
     (root,) = (path for path in (tmp_path / "runs").iterdir() if path.name != "generated")
     benchmark = ["--gemm_size_file", str(root / "tuned.yaml"), "--benchmark", "--profiler", "replay"]
     assert main([*benchmark, "--replay", str(RECORDING / "raw"), "--output_dir", str(tmp_path / "runs")]) == 0
     capfd.readouterr()
     assert tune(tmp_path, "--search", "quick") == 0
     assert f"results: {root / 'tuned.yaml'}" in capfd.readouterr().err
+
+
+def test_a_finished_run_does_not_show_rows_of_another_as_its_own(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert tune(tmp_path, "--search", "quick") == 0
+    (file,) = (tmp_path / "runs").glob("2*/tuned.yaml")
+    document = yaml.safe_load(file.read_text())
+    document["configs"][1]["num_warps"] = 16
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+    capfd.readouterr()
+    assert tune(tmp_path, "--search", "quick") == 0
+    keys = [row.problem.key for row in results.read(file).rows]
+    begun = [line.split()[0] for line in capfd.readouterr().out.splitlines() if line.startswith(tuple(keys))]
+    assert begun == [keys[0], keys[2], f"{keys[1]}:"]  # the last is a reason below the table
 
 
 @pytest.mark.parametrize(
