@@ -54,7 +54,10 @@ def write_records(session: Session, states: Iterable[SizeState]) -> None:
     with session.log.stage("write tables"):
         for state in states:
             state.write(session.folder.tables)
-    run_record.write(session.folder.root, record_of(session, states))
+    record, root = record_of(session, states), session.folder.root
+    if run_start.writes_again(session.store) and (root / run_record.RUN_FILE).is_file():
+        record = with_times_of(run_record.read(root), record)
+    run_record.write(root, record)
 
 
 def finish(session: Session) -> int:
@@ -153,6 +156,13 @@ def record_of(session: Session, states: Iterable[SizeState]) -> RunRecord:
         results_file=str(session.results.path),
         notes={**session.log.notes, "parent_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024},
         rules=tuple(row.rule for row in states[0].pruned.funnel) if states else (),
+    )
+
+
+def with_times_of(before: RunRecord, now: RunRecord) -> RunRecord:
+    """The record of a finished run that only wrote its rows again: what it took is what it took before."""
+    return dataclasses.replace(
+        now, seconds=before.seconds, stages=before.stages, facts=before.facts, notes=before.notes
     )
 
 

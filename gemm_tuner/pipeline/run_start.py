@@ -36,6 +36,7 @@ from gemm_tuner.system.run_lock import RunLock
 # Name of a fact: labels of the GPUs of the last start.
 GPUS = "GPUs"
 FINISHED = "finished"
+WRITES_AGAIN = "finished, and writes its rows again"
 
 
 def begin(
@@ -114,7 +115,7 @@ def _go_on(folder: RunFolder, now: dict[str, object], options: RunOptions, stack
             if differences(store.fact("fingerprint"), now) or _has_more_time(budget_s, store.fact("budget_s", 0.0)):
                 return None
             if not _rows_are_there(folder.results_path(options.results_file), store, options):
-                store.set_fact("state", "")
+                store.set_fact("state", WRITES_AGAIN)
                 folder.make()
         else:
             require_same(store, now, folder.root)
@@ -151,6 +152,11 @@ def _has_more_time(budget_s: float, before_s: float) -> bool:
 
 def is_finished(store: Store) -> bool:
     return bool(store.fact("state") == FINISHED)
+
+
+def writes_again(store: Store) -> bool:
+    """Whether the run was finished before, and goes on only because its rows are gone from the results file."""
+    return bool(store.fact("state") == WRITES_AGAIN)
 
 
 def require_same(store: Store, now: Mapping[str, Any], where: Path) -> None:

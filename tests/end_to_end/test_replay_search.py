@@ -86,6 +86,20 @@ def test_a_finished_run_answers_at_once_and_a_benchmark_is_another(
     assert f"results: {root / 'tuned.yaml'}" in capfd.readouterr().err
 
 
+def test_a_finished_run_that_writes_its_rows_again_keeps_what_it_took(tmp_path: Path) -> None:
+    where = str(tmp_path / "out.yaml")
+    assert tune(tmp_path, "--search", "quick", "-o", where) == 0
+    before, _ = run_of(tmp_path)
+    rows_before = results.read(where).rows
+    for _ in range(2):
+        Path(where).unlink()
+        assert tune(tmp_path, "--search", "quick", "-o", where) == 0
+        assert results.read(where).rows == rows_before
+        after, _ = run_of(tmp_path)
+        assert (after.seconds, after.stages, after.facts) == (before.seconds, before.stages, before.facts)
+        assert after.sizes == before.sizes
+
+
 def test_a_finished_run_does_not_show_rows_of_another_as_its_own(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
