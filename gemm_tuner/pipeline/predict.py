@@ -3,29 +3,21 @@ Nothing is timed."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
 from gemm_tuner.compile.compile_tasks import interleaved
 from gemm_tuner.consumers.server import Server
-from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Problem, Status, Verdict, Verified
-from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide import choose
 from gemm_tuner.measure.launcher import HostChecker
-from gemm_tuner.pipeline import serving
+from gemm_tuner.pipeline import predicted_candidates, serving
 from gemm_tuner.pipeline.check_stage import CheckStage
+from gemm_tuner.pipeline.predicted_candidates import CHECKED_A_SIZE, is_checked
 from gemm_tuner.pipeline.prepare import best_predicted
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import Named, SizeState
-
-CHECKED_A_SIZE = 3
-# So many times the usual candidates are compiled of a size of which fewer than CHECKED_A_SIZE fit.
-MORE_TIMES = 3
-# Of families that nothing runs without a GPU.
-UNCHECKED_A_SIZE = 4
 
 Servers = Sequence[Server]
 
@@ -45,23 +37,12 @@ def run(session: Session, states: list[SizeState]) -> None:
 def compile_and_check(session: Session, states: list[SizeState], checker: HostChecker) -> None:
     count = session.options.predicted_candidates
     servers = serving.servers(session.options.serve, session.device, kernels=session.options.kernels)
-    best, beside = {}, {}
-    for state in states:
-        checkable, others = by_check(session, state)
-        most = UNCHECKED_A_SIZE if checkable else MORE_TIMES * count
-        best[state.problem] = best_predicted(state, checkable, MORE_TIMES * count)
-        beside[state.problem] = best_predicted(state, others, most)
-    of_servers = {state.problem: serving.predicted_best(servers, state, list(state.kept)) for state in states}
-
-    def first(most: int) -> Named:
-        parts = ((best[one.problem][:most], beside[one.problem], of_servers[one.problem]) for one in states)
-        return [(one, list(dict.fromkeys(itertools.chain(*part)))) for one, part in zip(states, parts, strict=True)]
-
-    scripts = session.write_scripts(interleaved(first(MORE_TIMES * count)))
+    of = {state.problem: predicted_candidates.of_size(session.options, servers, state) for state in states}
+    scripts = session.write_scripts(interleaved([(state, of[state.problem].possible) for state in states]))
     with session.compile_stage(scripts) as compiling:
-        compiling.compile_sizes(first(count), "compile")
-        few = [state for state in states if len(fitting(state, best[state.problem])) < CHECKED_A_SIZE]
-        more = [(state, [name for name in best[state.problem] if not state.has_binary(name)]) for state in few]
+        compiling.compile_sizes([(state, of[state.problem].first) for state in states], "compile")
+        few = [state for state in states if len(fitting(state, of[state.problem].best)) < CHECKED_A_SIZE]
+        more = [(state, [name for name in of[state.problem].best if not state.has_binary(name)]) for state in few]
         compiling.compile_sizes(more, "compile more")
         order = []
         for state in states:
@@ -71,7 +52,7 @@ def compile_and_check(session: Session, states: list[SizeState], checker: HostCh
             state.cut([name for name in state.kept if not state.ended(name)], f"not_in_best_{count}_predicted")
             if session.store.finished(state.problem) is not None:
                 restore(session, state, servers)
-            elif own := [name for name in names if name in state.own and is_checked(session, state, name)]:
+            elif own := [name for name in names if name in state.own and is_checked(session.options, state, name)]:
                 order.append((state, own[:CHECKED_A_SIZE]))
             elif names:
                 reason = f"compiled, and not checked: such kernels run on a GPU only; {names[0]} is predicted best"
@@ -90,24 +71,9 @@ def fitting(state: SizeState, names: Sequence[str]) -> list[str]:
     return best_predicted(state, compiled, len(compiled))
 
 
-def is_checked(session: Session, state: SizeState, name: str) -> bool:
-    """Whether something runs the kernel of a configuration without a GPU; True where that is so for none of the run."""
-    if session.options.language.interpreter_environment() is None:
-        return True
-    workload = workload_of(state.problem.kind)
-    language = language_of(workload.language_for(state.kept[name].family))
-    return language.interpreter_environment() is not None
-
-
-def by_check(session: Session, state: SizeState) -> tuple[list[str], list[str]]:
-    """A size's configurations: those that can be checked without a GPU, and the others."""
-    checkable = [name for name in state.own if is_checked(session, state, name)]
-    return checkable, sorted(set(state.own) - set(checkable))
-
-
 def passed_over(session: Session, state: SizeState, name: str) -> tuple[tuple[str, str], ...]:
     """The best configuration by the model that nothing here can check, where it is ahead of the chosen one."""
-    others = [one for one in predicted_us(state) if one in state.own and not is_checked(session, state, one)]
+    others = [one for one in predicted_us(state) if one in state.own and not is_checked(session.options, state, one)]
     if not others or state.predicted_us[others[0]] >= state.predicted_us[name]:
         return ()
     us, chosen_us = state.predicted_us[others[0]], state.predicted_us[name]

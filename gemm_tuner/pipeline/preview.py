@@ -6,13 +6,14 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from rich.console import Console
 
+from gemm_tuner.consumers.server import Server
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import in_name
 from gemm_tuner.core.records import Config, Device
@@ -20,7 +21,7 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide.finals_plan import BESIDE_FINALISTS, FinalsPlan
 from gemm_tuner.launch.plan import Method
 from gemm_tuner.measure.budget import FIRST_GUESS, LIKE_NSYS
-from gemm_tuner.pipeline import predict, prepare, serving, serving_space, show
+from gemm_tuner.pipeline import predicted_candidates, prepare, serving, serving_space, show
 from gemm_tuner.pipeline.prepare import Space
 from gemm_tuner.pipeline.run_options import IN_PROCESS, RunOptions
 from gemm_tuner.profilers import AUTO
@@ -38,6 +39,8 @@ COMPILE_CPU_S = 0.3
 LAUNCH_S = 0.00015
 SETUP_S = 0.003
 TURN_S = 0.6
+# The task that compiles what a measurement itself launches, which a run counts among its kernels.
+OWN_KERNELS = 1
 
 
 def device_for(options: RunOptions) -> Device:
@@ -70,7 +73,7 @@ def dry_run(options: RunOptions, out: Console) -> None:
     if states:
         estimate(options, states, device, out)
         if (environment or prepare.look_around(options, for_a_run=False)).source == "predicted":
-            say_predicted(options, states, device, out)
+            say_predicted(options, servers, states, device, out)
     for size in sizes:
         if len(sizes) == 1 or options.verbose:
             title, verbose = f"{show.size_name(out, size.problem)} on {device.target.arch}", options.verbose
@@ -113,13 +116,16 @@ def estimate(options: RunOptions, states: list[SizeState], device: Device, out: 
         print_line(out, line)
 
 
-def say_predicted(options: RunOptions, states: list[SizeState], device: Device, out: Console) -> None:
+def say_predicted(
+    options: RunOptions, servers: Sequence[Server], states: list[SizeState], device: Device, out: Console
+) -> None:
     """Prints what the run would do on this machine without such a GPU (``predict.run``)."""
-    tried = [(one, prepare.best_predicted(one, list(one.kept), options.predicted_candidates)) for one in states]
-    checks = sum(min(predict.CHECKED_A_SIZE, len(names)) for _, names in tried)
+    tried = [(one, predicted_candidates.of_size(options, servers, one).first) for one in states]
+    checks = sum(predicted_candidates.most_checks(options, servers, one) for one in states)
+    kernels = count_kernels(tried, device) + OWN_KERNELS
     for line in (
-        f"here, without such a GPU: {count_kernels(tried, device)} kernels to compile on {options.compile_workers} "
-        "cores,",
+        f"here, without such a GPU: {kernels} kernels to compile on {options.compile_workers} cores with an empty "
+        "cache, more if few of a size fit,",
         f"at most {checks} to check in Triton's interpreter, no timing: rows say source: predicted",
     ):
         print_line(out, line)

@@ -29,6 +29,7 @@ from gemm_tuner.pipeline import (
 from gemm_tuner.pipeline.cluster_work import OnCluster
 from gemm_tuner.pipeline.first_kernels import FirstKernels
 from gemm_tuner.pipeline.open_run import opened
+from gemm_tuner.pipeline.predicted_candidates import is_checked
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_end import accounted, finish, say_finished, write_records
 from gemm_tuner.pipeline.run_log import RunLog
@@ -237,7 +238,7 @@ def compare_without_tuning(options: RunOptions, console: Console, out: Console) 
 
 def is_beyond(session: Session, state: SizeState) -> bool:
     """Whether nothing runs the kernels of a size's configuration without a GPU."""
-    return not all(predict.is_checked(session, state, name) for name in state.kept)
+    return not all(is_checked(session.options, state, name) for name in state.kept)
 
 
 def check_given(session: Session, states: list[SizeState], launchers: Sequence[Launcher]) -> int:

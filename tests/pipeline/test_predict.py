@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from samples import config, problem
 from tuning import session, state_of
 
 from gemm_tuner.core.records import CompileResult, Status
-from gemm_tuner.pipeline import predict
+from gemm_tuner.pipeline import predict, preview, serving
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import Named, SizeState
 
@@ -64,3 +67,27 @@ def test_more_is_compiled_of_a_size_of_which_few_fit(
     state.assert_complete()
     pruned = [name for name in names if state.rows[name]["status"] == Status.PRUNED.value]
     assert pruned == names[compiled:]
+
+
+@pytest.mark.parametrize(
+    ("others", "serve", "names"), [(0, (), 4), (6, (), 8), (2, (), 6), (0, ("triton",), 16), (6, ("triton",), 20)]
+)
+def test_a_dry_run_forecasts_what_the_run_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int, serve: tuple[str, ...], names: int
+) -> None:
+    """Also of families that nothing checks without a GPU, and of servers."""
+    monkeypatch.chdir(tmp_path)
+    pool = Pool(set())
+    monkeypatch.setattr(Session, "compile_stage", lambda self, scripts: nullcontext(pool))
+    monkeypatch.setattr(predict, "check", lambda *_: None)
+    monkeypatch.setattr(predict, "check_served", lambda *_: None)
+    unchecked = tuple(
+        config(family="gemm_cute", num_warps=0, num_stages=0, BLOCK_SIZE_N=16 * n) for n in range(1, 1 + others)
+    )
+    one = session(tmp_path, SIZE, gpus=0, predicted_candidates=4, serve=serve)
+    state, servers = state_of(SIZE, (*CONFIGS, *unchecked)), serving.servers(serve, one.device)
+    printed = io.StringIO()
+    preview.say_predicted(one.options, servers, [state], one.device, Console(file=printed, width=200))
+    forecast = re.search(r"(\d+) kernels to compile", printed.getvalue())
+    predict.run(one, [state])
+    assert forecast is not None and int(forecast[1]) == len(pool.asked[0]) + 1 == names + 1  # and the measurement's own
