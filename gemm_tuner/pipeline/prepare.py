@@ -228,13 +228,20 @@ def state_of(candidates: Space, problem: Problem, device: Device, pruned: Pruned
     fault = workload.type_fault(problem, device)
     if fault is not None:
         raise fault
-    prune.require_some(pruned, problem)
+    if not len(pruned.kept):
+        raise prune.nothing_left(pruned, problem, some_are_valid=some_are_valid(candidates, problem, device))
     kept_rows = candidates.configs.iloc[pruned.kept]
     kept = dict(zip(candidates.names_of(pruned.kept), space.configs_of(kept_rows, problem.kind), strict=True))
     predicted = workload.predict_us(prune.columns_of(kept_rows), problem, device)
     predicted_us = dict(zip(kept, predicted.tolist(), strict=True))
     given = set(kept) if workload.configs_are_given else set[str]()
     return SizeState(problem, candidates.configs, pruned, kept, predicted_us, given=given)
+
+
+def some_are_valid(candidates: Space, problem: Problem, device: Device) -> bool:
+    """Whether the validity rules alone keep a configuration of a size."""
+    validity = tuple(rule for rule in candidates.rules if rule.kind is VALIDITY)
+    return len(prune.apply(candidates.columns, problem, device, validity, candidates.axes).kept) > 0
 
 
 def state_of_given(problem: Problem, configs: Sequence[Config]) -> SizeState:

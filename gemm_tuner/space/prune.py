@@ -224,17 +224,16 @@ def _all(groups: RowGroups) -> Mask:
     return np.ones(len(groups.first), dtype=bool)
 
 
-def require_some(pruned: Pruned, problem: Problem) -> None:
-    """Raises UserError if no configuration is left, naming the rule that rejected the last one."""
-    if len(pruned.kept):
-        return
+def nothing_left(pruned: Pruned, problem: Problem, *, some_are_valid: bool) -> UserError:
+    """The error of a size of which nothing is left, which names the rule that rejected the last one. some_are_valid:
+    heuristics alone are in the way of some."""
     last = [row for row in pruned.funnel if row.cut][-1]
     other = "give a smaller size, or other axes by --space"
     if problem.kind != FIRST_KIND:
         other = "give another size, or change the rule or the parameters"
-    hints = ["add --no_heuristics"] if any(row.cut and row.kind == Kind.HEURISTIC for row in pruned.funnel) else []
+    hints = ["add --no_heuristics"] if some_are_valid else []
     hints += [other] if last.kind != Kind.HEURISTIC else []
-    raise UserError(
+    return UserError(
         f"no configuration is left; the last {last.cut} were cut by {last.rule}: {last.why.removesuffix('.')}",
         where=problem.key,
         hint=", or ".join(hints),

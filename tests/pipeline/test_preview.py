@@ -336,3 +336,12 @@ def test_a_dry_run_counts_what_is_tried_for_a_server(
     source = write_source(tmp_path / "source" / "fp8_utils.py")
     none, stand_in, own = tried(), tried("--serve", "vllm"), tried("--serve", "vllm", "--kernel_from", str(source))
     assert none < stand_in and none < own
+
+
+@pytest.mark.parametrize(("size", "offered"), [("2000000000", False), ("64", True)])
+def test_to_drop_heuristics_is_offered_where_that_leaves_something(
+    capsys: pytest.CaptureFixture[str], size: str, offered: bool
+) -> None:
+    """Nothing is packed of aligned operands, by a heuristic that is asked before what limits the size."""
+    flags = ["-m", size, "-n", size, "-k", "64", "--arch", "sm_90", "--families", "gemm_packed", "--dry_run"]
+    assert ("add --no_heuristics" in refused(capsys, *flags)[1]) == offered
