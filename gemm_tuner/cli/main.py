@@ -120,10 +120,9 @@ def run(
     if arguments.dry_run or arguments.explain is not None:
         from gemm_tuner.pipeline import preview
 
-        if arguments.explain is not None:
-            preview.explain(run_options, arguments.explain, shown.out)
-        else:
-            preview.dry_run(run_options, shown.out)
+        if arguments.explain is None:
+            return preview.dry_run(run_options, shown.out, shown.log)
+        preview.explain(run_options, arguments.explain, shown.out)
         return EXIT_OK
     if arguments.compile_only:
         from gemm_tuner.pipeline import compile_only

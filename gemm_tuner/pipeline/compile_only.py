@@ -26,8 +26,8 @@ FLAG = "--compile_only"
 def run(options: RunOptions, console: Console, out: Console) -> int:
     """Prints a table of each size; exit status 0 when every one has a configuration that compiles and fits.
 
-    The tables of the run's folder are as those of tuning, without times. Raises UserError for a recording, and where
-    the rules keep nothing of any size.
+    The tables of the run's folder are as those of tuning, without times. Raises UserError for a recording, and where a
+    rule gives no answer for any size.
     """
     environment = prepare.look_around(options, for_a_run=False)
     if environment.recording is not None:
@@ -41,7 +41,7 @@ def run(options: RunOptions, console: Console, out: Console) -> int:
     states = [size.left for size in sizes if isinstance(size.left, SizeState)]
     empty = [size.left for size in sizes if isinstance(size.left, UserError)]
     if not states:
-        raise empty[0]
+        serving_space.require_answers(sizes)
     log = RunLog(console, out, options.started)
     with opened(options, environment, log, timed=False, resumes=False) as (_, session):
         announce(session, states, total, "kernels are compiled for it, and none is run")

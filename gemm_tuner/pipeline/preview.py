@@ -14,7 +14,7 @@ import pandas as pd
 from rich.console import Console
 
 from gemm_tuner.consumers.server import Server
-from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.core.plain_config import in_name
 from gemm_tuner.core.records import Config, Device
 from gemm_tuner.core.workload import workload_of
@@ -26,6 +26,7 @@ from gemm_tuner.pipeline.prepare import Space
 from gemm_tuner.pipeline.run_options import IN_PROCESS, RunOptions
 from gemm_tuner.profilers import AUTO
 from gemm_tuner.search import expected_requests, expected_rounds
+from gemm_tuner.space.reasons import reason_lines
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system import progress
 from gemm_tuner.system.documents import show as show_value
@@ -50,10 +51,10 @@ def device_for(options: RunOptions) -> Device:
     return prepare.look_around(options, for_a_run=False).device
 
 
-def dry_run(options: RunOptions, out: Console) -> None:
+def dry_run(options: RunOptions, out: Console, log: Console) -> int:
     """Prints what would be tried and the estimated duration, then the funnel of every size: all rules for a single size
-    or with --verbose, else one line. Raises UserError if a server can launch none of the sizes, and, at the end, if a
-    size has no configuration left."""
+    or with --verbose, else one line. Returns exit status 1, after the reasons, if a size has no configuration left.
+    Raises UserError if a server can launch none of the sizes, or a rule gives no answer."""
     # With --arch, this machine is queried after the output, because that takes seconds.
     environment = None if options.arch else prepare.look_around(options, for_a_run=False)
     device = environment.device if environment else prepare.assumed_device(options, options.arch)
@@ -66,10 +67,7 @@ def dry_run(options: RunOptions, out: Console) -> None:
     with progress.waiting("apply the rules", out, len(options.entries)) as step:
         total, sizes = serving_space.cut_sizes(options, device, servers, lambda cut: step.advance())
     states = [size.left for size in sizes if isinstance(size.left, SizeState)]
-    empty = [(size.funnel, size.left) for size in sizes if isinstance(size.left, UserError)]
-    for funnel, fault in empty:
-        if not funnel:
-            raise fault
+    serving_space.require_answers(sizes)
     if states:
         estimate(options, states, device, out)
         if (environment or prepare.look_around(options, for_a_run=False)).source == "predicted":
@@ -80,8 +78,10 @@ def dry_run(options: RunOptions, out: Console) -> None:
             show.funnel(out, title, total, size.funnel, all_rules=verbose, why=verbose)
         else:
             show.funnel_line(out, size.problem, total, size.funnel)
-    for _, fault in empty:
-        raise fault
+    empty = {show.size_name(log, size.problem): size.why_empty for size in sizes if size.why_empty}
+    for line in reason_lines(empty):
+        print_line(log, line, "red")
+    return EXIT_UNVERIFIED if empty else EXIT_OK
 
 
 def estimate(options: RunOptions, states: list[SizeState], device: Device, out: Console) -> None:

@@ -42,7 +42,8 @@ from gemm_tuner.system.terminal_table import print_line
 
 
 def tune(options: RunOptions, console: Console, out: Console, cluster: OnCluster | None = None) -> int:
-    """Tunes all sizes, here or on a cluster. Returns exit status 0 if every size has a verified configuration.
+    """Tunes all sizes, here or on a cluster. Returns exit status 0 if every size has a verified configuration, 1 if one
+    has none, be it that the rules leave none.
 
     Continues an unfinished run of the same sizes, unless ``options.fresh``. Raises EnvironmentFault if predicted
     configurations would have to replace those of --update.
@@ -86,26 +87,32 @@ def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
         total, sizes = cut_sizes(options, session, servers, kernels)
         states = [size.left for size in sizes if isinstance(size.left, SizeState)]
         if not states:
-            raise next(size.left for size in sizes if isinstance(size.left, UserError))
+            serving_space.require_answers(sizes)
         log.passed("apply the rules")
         announce(session, states, total)
-        too_short = session.limits.pace.lengthened(len(states))
-        if too_short:
-            log.say(too_short)
         for size in (one for one in sizes if one.why_empty):
             session.results.record(size.problem, None, size.why_empty)
         try:
-            with kernels:  # which ends before the records are written
-                if launchers:
-                    Tuning(session, states, launchers, begun=kernels).run()
-                else:
-                    predict.run(session, states)
+            if states:
+                tune_sizes(session, states, launchers, kernels)
         finally:
             session.results.write()
             write_records(session, states)
         for state in states:
             state.assert_complete()
         return finish(session)
+
+
+def tune_sizes(session: Session, states: list[SizeState], launchers: Sequence[Launcher], kernels: FirstKernels) -> None:
+    """Tunes the sizes that have configurations; without launchers their times are predicted."""
+    too_short = session.limits.pace.lengthened(len(states))
+    if too_short:
+        session.log.say(too_short)
+    with kernels:  # which ends before the records are written
+        if launchers:
+            Tuning(session, states, launchers, begun=kernels).run()
+        else:
+            predict.run(session, states)
 
 
 def start_early(options: RunOptions, *, works_here: bool) -> None:

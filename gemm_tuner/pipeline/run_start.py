@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.errors import EXIT_INPUT, UserError
 from gemm_tuner.core.records import Problem
 from gemm_tuner.launch.journal import read_journal
 from gemm_tuner.launch.plan import SCREEN, Plan
@@ -67,11 +67,32 @@ def begin(
                     _say_what_stays(found, options, gpu_labels(environment), folder, say)
                 return folder, found
     folder = run_folder.create(options.output_dir, key, options.cache_name)
+    stack.enter_context(_gone_if_refused(folder))
     store = _open(folder, stack)
     _note_begin(store, options, now)
     store.set_fact("budget_s", options.budget_s)
     store.set_fact(GPUS, gpu_labels(environment))
     return folder, store
+
+
+@contextmanager
+def _gone_if_refused(folder: RunFolder) -> Iterator[None]:
+    """Removes a new run's folder if the command line, or a file that it names, turns out to be wrong before anything is
+    compiled: no other command would go on there."""
+    try:
+        yield
+    except UserError as error:
+        if error.exit_status == EXIT_INPUT and not _has_compiled(folder):
+            folder.remove()
+        raise
+
+
+def _has_compiled(folder: RunFolder) -> bool:
+    store = Store(folder.store)
+    try:
+        return store.num_compiles() > 0
+    finally:
+        store.close()
 
 
 def _note_begin(store: Store, options: RunOptions, fingerprint: dict[str, object]) -> None:

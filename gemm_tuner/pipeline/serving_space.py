@@ -37,6 +37,13 @@ class Cut:
         return self.left.one_line().removeprefix(f"{self.problem.key}: ") if isinstance(self.left, UserError) else ""
 
 
+def require_answers(sizes: Iterable[Cut]) -> None:
+    """Raises UserError for the first size of which a rule gave no answer."""
+    for size in sizes:
+        if isinstance(size.left, UserError) and not size.funnel:
+            raise size.left
+
+
 def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem: Problem) -> Pruned:
     """The configurations that the rules keep for a size, plus those that they keep in each server's own space, in which
     rules do not compare with families that the server does not have."""

@@ -76,6 +76,11 @@ class RunFolder:
             shutil.rmtree(self.raw, ignore_errors=True)
             shutil.rmtree(self.scripts, ignore_errors=True)
 
+    def remove(self) -> None:
+        """Removes what is the run's own: all but the cache, and results files elsewhere."""
+        self.tidy(keep=False)
+        shutil.rmtree(self.root, ignore_errors=True)
+
 
 def _named(output_dir: Path, name: str, cache_name: str) -> RunFolder:
     is_default = output_dir.resolve() == DEFAULT_OUTPUT_DIR.resolve()

@@ -123,6 +123,26 @@ def test_wrong_kernel_is_never_written(
     assert len(wrong) > 0 and wrong["message"].str.contains("times the bound").all()
 
 
+@pytest.mark.usefixtures("known_to_have_none")
+@pytest.mark.parametrize("task", [(), ("--dry_run",), ("--compile_only",)])
+@pytest.mark.parametrize("beside", ["", "- {M: 64, N: 64, K: 64}\n"])
+def test_a_size_that_no_configuration_fits_is_one_without_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: tuple[str, ...], beside: str
+) -> None:
+    """Alone as beside others, and whatever is asked of it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sizes.yaml").write_text(f"{beside}- {{M: 1000000000, N: 1000000000, K: 64}}\n")
+    space = small_space(tmp_path, "sm_90")
+    assert main(["--gemm_size_file", "sizes.yaml", "--space", str(space), "-o", "tuned.yaml", *task]) == 1
+    assert (tmp_path / "tuned.yaml").exists() == (not task)
+    if not task:
+        read = results.read(tmp_path / "tuned.yaml")
+        assert [row.problem.m for row in read.rows] == ([64] if beside else [])
+        assert [problem.m for problem, _ in read.without_config] == [1000000000]
+        (folder,) = (tmp_path / "results").iterdir()
+        assert run_record.read(folder).results_file.endswith("tuned.yaml")
+
+
 def test_script_imports_nothing_heavy_and_explains_itself(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "tune_gemm.py"), "--version"], capture_output=True, text=True, cwd=tmp_path

@@ -15,7 +15,7 @@ from screens import Screen
 from gemm_tuner.cli import main as cli
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.main import main
-from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK, UserError
+from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.decide import finals_plan
 from gemm_tuner.gemm.axes import AMD_AXES, AXES
 from gemm_tuner.languages.cute import extra, library
@@ -60,8 +60,8 @@ def shown(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     return captured.out
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[str, str]:
-    assert main(list(argv)) == EXIT_INPUT
+def refused(capsys: pytest.CaptureFixture[str], *argv: str, status: int = EXIT_INPUT) -> tuple[str, str]:
+    assert main(list(argv)) == status
     captured = capsys.readouterr()
     assert len(captured.err.splitlines()) == 1
     return captured.out, captured.err
@@ -172,7 +172,8 @@ def test_a_size_without_configurations_is_told_last(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, thin: Thin
 ) -> None:
     (tmp_path / "sizes.yaml").write_text("- {M: 2000000000, N: 2000000000, K: 16}\n- {M: 16, N: 16, K: 16}\n")
-    out, err = refused(capsys, "--gemm_size_file", "sizes.yaml", "--dry_run", *thin("sm_90"))
+    argv = ("--gemm_size_file", "sizes.yaml", "--dry_run", *thin("sm_90"))
+    out, err = refused(capsys, *argv, status=EXIT_UNVERIFIED)
     total = len(thin_space("sm_90").configs)
     line = re.search(rf"16_bf16_nn: 0 of {total} kept \((.*)\)", out)
     assert line
@@ -193,7 +194,7 @@ def test_rules_and_space_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_pat
     only_tile = source[: source.index("  gemm_persistent:")]
     (tmp_path / "mine.yaml").write_text(re.sub("SPLIT_K: .*", "SPLIT_K: [1]", only_tile))
     argv = (*SIZE, "--dry_run", "--arch", "sm_90", "--rules", str(rules), "--space", "mine.yaml")
-    out, err = refused(capsys, *argv)
+    out, err = refused(capsys, *argv, status=EXIT_UNVERIFIED)
     assert re.search(r"none_at_all +10000 +0 ", out)
     assert "cut by none_at_all: None is good enough for this; " in err
     (rules / "validity.py").write_text(RULES_TEXT.format(why="that", body="c.num_warps == 4"))
@@ -344,4 +345,4 @@ def test_to_drop_heuristics_is_offered_where_that_leaves_something(
 ) -> None:
     """Nothing is packed of aligned operands, by a heuristic that is asked before what limits the size."""
     flags = ["-m", size, "-n", size, "-k", "64", "--arch", "sm_90", "--families", "gemm_packed", "--dry_run"]
-    assert ("add --no_heuristics" in refused(capsys, *flags)[1]) == offered
+    assert ("add --no_heuristics" in refused(capsys, *flags, status=EXIT_UNVERIFIED)[1]) == offered

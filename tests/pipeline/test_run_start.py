@@ -14,6 +14,7 @@ from samples import ROOT
 from tuning import environment
 
 from gemm_tuner.core.errors import EnvironmentFault, UserError
+from gemm_tuner.core.records import CompileResult, Status
 from gemm_tuner.kernels import kernel_spec_file
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.launch.plan import FINALS, SCREEN, Method, Plan, Work
@@ -204,3 +205,31 @@ def test_what_several_loaded_side_by_side_when_the_run_was_killed_is_noted_once(
     with ExitStack() as stack:
         _, store = commands.begin(stack)
         assert store.begun(ONE) == {"a": times}
+
+
+@pytest.mark.parametrize(
+    ("fault", "compiled", "stays"),
+    [
+        (UserError("no such family"), False, False),
+        (UserError("the results file was replaced"), True, True),
+        (EnvironmentFault("the disk is full"), False, True),
+        (KeyboardInterrupt(), False, True),
+    ],
+)
+def test_a_command_that_is_refused_leaves_no_run(
+    commands: Commands, fault: BaseException, compiled: bool, stays: bool
+) -> None:
+    with pytest.raises(type(fault)), ExitStack() as stack:
+        folder, store = commands.begin(stack)
+        if compiled:
+            store.add_compiles({("file", "symbol", "special"): CompileResult("symbol", "digest", Status.OK)})
+        raise fault
+    assert folder.root.exists() == folder.scripts.exists() == stays
+
+
+def test_a_command_that_is_refused_leaves_the_run_that_it_goes_on_with(commands: Commands) -> None:
+    before = commands.run()
+    with pytest.raises(UserError), ExitStack() as stack:
+        assert commands.begin(stack)[0].root == before
+        raise UserError("no such family")
+    assert before.is_dir()
