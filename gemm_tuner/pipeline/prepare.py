@@ -25,6 +25,7 @@ from gemm_tuner.space.row_groups import Axes
 from gemm_tuner.space.rule import HEURISTIC, VALIDITY, Rule
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.documents import show
+from gemm_tuner.system.values import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -213,7 +214,8 @@ def of_families(axes: Axes, families: Sequence[str]) -> dict[str, Any]:
     """The axes of the named families; all if none is named. Raises UserError for an unknown family."""
     unknown = [name for name in families if name not in axes]
     if unknown:
-        raise UserError(f"{show(unknown[0])} is no family of this space", where="--families", accepted=", ".join(axes))
+        what, accepted = f"{show(unknown[0])} is no family of this space", ", ".join(axes)
+        raise UserError(what, where="--families", accepted=accepted, hint=did_you_mean(unknown[0], axes))
     return {name: values for name, values in axes.items() if not families or name in families}
 
 
