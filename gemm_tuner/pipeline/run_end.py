@@ -7,13 +7,14 @@ import resource
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED
-from gemm_tuner.core.records import Verified
+from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.pipeline import finished_machine, run_start, run_summary, show
 from gemm_tuner.pipeline.run_identity import configs_sha
@@ -28,6 +29,7 @@ from gemm_tuner.system import program
 from gemm_tuner.system.terminal_table import print_line
 
 NOT_COMPARED = "skip_check, or neither a reference nor a second configuration to compare with"
+LEFT_OUT = "No rule rejects these; the search asked for others, or without a GPU the model."
 OF_ANOTHER_RUN = "the results file has a row of another run"
 # Of a date as text, without fractions of a second.
 SECONDS = len("2026-01-01T00:00:00")
@@ -166,6 +168,21 @@ def with_times_of(before: RunRecord, now: RunRecord) -> RunRecord:
     )
 
 
+def rule_steps(state: SizeState) -> Iterator[FunnelStep]:
+    """The rules that rejected configurations of a size."""
+    for row in state.pruned.funnel:
+        if row.cut:
+            yield FunnelStep(rule=row.rule, kind=row.kind.value, why=row.why, cut=row.cut, remain=row.remain)
+
+
+def search_steps(state: SizeState) -> Iterator[FunnelStep]:
+    """What was left out of the configurations that the rules keep."""
+    remain, cut = len(state.kept), Counter(str(state.rows[name]["rule"]) for name in state.named(Status.PRUNED))
+    for rule, count in cut.items():
+        remain -= count
+        yield FunnelStep(rule=rule, kind=run_record.SEARCH, why=LEFT_OUT, cut=count, remain=remain)
+
+
 def size_record(session: Session, state: SizeState) -> SizeRecord:
     problem = state.problem
     choice = session.results.choices.get(problem)
@@ -173,11 +190,7 @@ def size_record(session: Session, state: SizeState) -> SizeRecord:
     return SizeRecord(
         problem=problem,
         total=state.total,
-        funnel=tuple(
-            FunnelStep(rule=row.rule, kind=row.kind.value, why=row.why, cut=row.cut, remain=row.remain)
-            for row in state.pruned.funnel
-            if row.cut
-        ),
+        funnel=(*rule_steps(state), *search_steps(state)),
         counts=state.counts(),
         roofline_us=round(workload_of(problem.kind).roofline_us(problem, session.device) or 0.0, 4),
         finals=tuple(Final(name, **dataclasses.asdict(found)) for name, found in published.items()),

@@ -73,7 +73,7 @@ class ReportedSize:
     @property
     def kept(self) -> int:
         """Number of configurations that no rule rejects."""
-        return int(self.record.funnel[-1]["remain"]) if self.record.funnel else self.record.total
+        return self.record.kept
 
     @property
     def timed(self) -> int:

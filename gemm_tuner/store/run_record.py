@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 RUN_FILE = "run.json"
 TABLES = "configs"
+SEARCH = "search"
 MAX_TABLE_BYTES = 256 * 2**20
 
 
@@ -66,7 +67,8 @@ class Final:
 
 
 class FunnelStep(TypedDict):
-    """A rule, the number of configurations that it rejected, and the number that remained."""
+    """A rule, the number of configurations that it rejected, and the number that remained. kind: that of the rule, or
+    SEARCH for what no rule rejected and the search did not ask for."""
 
     rule: str
     kind: str
@@ -80,7 +82,7 @@ class SizeRecord:
     """One size of a run.
 
     total:      number of configurations in the space.
-    funnel:     the rules that rejected some, in order.
+    funnel:     the rules that rejected some, in order; then what the search left out.
     counts:     number of configurations with each status; the sum is ``total``.
     roofline_us: lower bound of the time from the device's data sheet.
     chosen:     name of the chosen configuration, or "" with the reason in ``failure``.
@@ -100,6 +102,12 @@ class SizeRecord:
     served: dict[str, Any] = field(default_factory=dict)
     overruled: dict[str, str] = field(default_factory=dict)
     verified: Verified | None = None
+
+    @property
+    def kept(self) -> int:
+        """Number of configurations that no rule rejects."""
+        remain = [step["remain"] for step in self.funnel if step["kind"] != SEARCH]
+        return remain[-1] if remain else self.total
 
     @property
     def unchecked(self) -> bool:

@@ -61,6 +61,9 @@ def test_the_quick_search_times_the_predicted_best_within_a_budget(
         assert len(asked) == min(3, len(table)) and size.chosen in asked.index
         assert left_out.empty or asked["predicted_us"].max() <= left_out["predicted_us"].min()
         assert left_out["screen_us"].isna().all() and (left_out["status"] == "pruned").all()
+        # The account adds up: what no rule rejects and was not asked for has its own line.
+        assert sum(step["cut"] for step in size.funnel) == size.counts["pruned"] and size.kept == len(table)
+        assert size.funnel[-1]["cut"] == len(left_out) or left_out.empty
     assert record.facts["search rounds"] == 1
 
 
