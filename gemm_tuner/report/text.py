@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gemm_tuner.core.labels import label
-from gemm_tuner.core.records import Verified
+from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.decide.estimates import quantiles_us
 from gemm_tuner.pipeline.show import config_name, how_checked
 from gemm_tuner.report.data import TIME_COLUMNS, Interval, Report, ReportedSize, fastest
@@ -157,16 +157,27 @@ def _top(console: Console, size: ReportedSize, count: int) -> None:
     if not rows:
         return
     titles = ("screen us", "finals us", "predicted us")
-    columns = (Column("name", wraps=True), Column("status"), *(Column(title, is_number=True) for title in titles))
+    times = (Column(title, is_number=True) for title in titles)
+    columns = (Column("name", wraps=True), Column("status"), *times, Column("why", rank=1, wraps=True))
     cells = [
         (
             config_name(console, size.problem, words(row.get("name"))),
             words(row.get("status")),
             *(_number(row.get(column)) for column in (*TIME_COLUMNS, "predicted_us")),
+            _why(row),
         )
         for row in rows
     ]
-    _table(console, f"{_title(console, size)}: fastest configurations", columns, cells)
+    left_out = _table(console, f"{_title(console, size)}: fastest configurations", columns, cells)
+    _say_left_out(console, left_out)
+
+
+def _why(row: Mapping[Any, Any]) -> str:
+    """Why a configuration did not end well: what cut it, or its message; "" for one that did."""
+    if row.get("status") == Status.OK.value:
+        return ""
+    known = (row.get("rule"), row.get("message"))
+    return next((" ".join(text.split()) for text in known if isinstance(text, str)), "")
 
 
 def _pairs(console: Console, title: str, left: str, right: str, mapping: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import report_runs
-from report_runs import configs, predicted_run, samples, served, size, write_run
+from report_runs import configs, predicted_run, samples, served, size, table, write_run, write_table
 from screens import TUNED, WIDTHS, Screen, choices_of
 
 from gemm_tuner.core.records import Verified
@@ -81,6 +81,18 @@ def test_a_predicted_report_says_so_in_its_title_and_has_no_empty_columns(tmp_pa
     measured = data.load(write_run(tmp_path, size()))
     assert "predicted" not in measured.title
     assert '<th class="n">TFLOP/s</th>' in html.render(measured)
+
+
+@pytest.mark.parametrize("width", [0, 120])
+def test_a_configuration_that_did_not_end_well_has_its_reason(tmp_path: Path, width: int) -> None:
+    folder = predicted_run(tmp_path)
+    columns = {"status": ["ok", "pruned", "spilled", "ok"], "predicted_us": [9.0, 8.0, 10.0, 11.0]}
+    messages = ["its time is predicted", None, "spills 152,\nmore than 64", None]
+    made = table(configs(), rule=[None, "not_in_best_16_predicted", None, None], message=messages, **columns)
+    write_table(folder, size().key, made)
+    shown = " ".join(" ".join(lines_of(folder, width)).split())
+    assert "not_in_best_16_predicted" in shown and "spills 152, more than 64" in shown
+    assert "its time is predicted" not in shown  # of one that is ok
 
 
 def rule(name: str) -> dict[str, object]:
