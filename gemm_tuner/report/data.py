@@ -25,6 +25,7 @@ Interval = tuple[float, float]
 # Columns of measured times, in order of preference: all configurations were screened but few were in the finals, and
 # the times of the two stages are not comparable.
 TIME_COLUMNS = ("screen_us", "finals_us")
+OUTSIDE = "outside the stages"
 NOTES_IN_WORDS = {
     "noise_pct": "noise floor, %: median and most of all sizes",
     "compile_pool_idle_pct": "compile pool idle, % of the time until finals",
@@ -164,6 +165,12 @@ class Report:
     def notes(self) -> dict[str, Any]:
         """The record's notes, with keys written out for readers."""
         return {NOTES_IN_WORDS.get(key, key): value for key, value in self.record.notes.items()}
+
+    @property
+    def stages(self) -> dict[str, float]:
+        """Wall time of each stage, and of what is in none, seconds; the sum is that of the run."""
+        outside = self.record.seconds - sum(self.record.stages.values())
+        return {**self.record.stages, **({OUTSIDE: outside} if outside > 0 else {})}
 
     @property
     def num_chosen(self) -> int:

@@ -46,7 +46,7 @@ def of_report(report: Report) -> dict[str, Any]:
         "funnel": report.funnel,
         "roofs_tflops": report.roofs,
         "dram_gbps": report.dram_gbps,
-        "stages_s": record.stages,
+        "stages_s": report.stages,
         "facts": record.facts,
         "header": record.header,
         "device": record.device,

@@ -35,7 +35,8 @@ def show(report: Report, console: Console, top: int) -> None:
     for size in report.sizes:
         _finals(console, size)
         _top(console, size, top)
-    _pairs(console, "Time per stage", "stage", "s", {name: number(s, 3) for name, s in record.stages.items()})
+    times = {**report.stages, "in all": record.seconds} if report.stages else {}
+    _pairs(console, "Time per stage", "stage", "s", {name: number(s, 3) for name, s in times.items()})
     _line(console, "command: " + " ".join(record.command))
     for title, mapping in (("Versions and settings", record.header), ("Counts", record.facts), ("Notes", report.notes),
                            ("Device", record.device)):  # fmt: skip

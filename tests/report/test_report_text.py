@@ -83,6 +83,16 @@ def test_a_predicted_report_says_so_in_its_title_and_has_no_empty_columns(tmp_pa
     assert '<th class="n">TFLOP/s</th>' in html.render(measured)
 
 
+def test_the_times_of_stages_and_of_what_is_in_none_add_up_to_the_run(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, size(), seconds=20.0, stages={"compile": 5.0, "screen": 12.0})
+    lines = lines_of(folder, 0)
+    begin = lines.index("Time per stage") + 2
+    assert [float(line.split()[-1]) for line in lines[begin : begin + 4]] == [5.0, 12.0, 3.0, 20.0]
+    assert f'<th scope="row">{data.OUTSIDE}</th><td data-v="3.0">' in html.render(data.load(folder))
+    beside = {"compile": 12.0, "screen": 12.0}  # one while the other ran
+    assert data.load(write_run(tmp_path, size(), seconds=20.0, stages=beside)).stages == beside
+
+
 @pytest.mark.parametrize("width", [0, 120])
 def test_a_configuration_that_did_not_end_well_has_its_reason(tmp_path: Path, width: int) -> None:
     folder = predicted_run(tmp_path)
