@@ -17,7 +17,7 @@ from rich.console import Console
 from gemm_tuner.cli import commands, options
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.shared_flags import wait_s
-from gemm_tuner.cli.size_flags import read_sizes
+from gemm_tuner.cli.size_flags import read_sizes, require_families
 from gemm_tuner.consumers import SERVERS
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.core.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, EnvironmentFault, UserError
@@ -113,6 +113,7 @@ def run(
             print_line(shown.log, f"--{name}: {why}")
     run_options = run_options_from(arguments, entries or read_sizes(arguments, shown.log))
     run_options = replace(run_options, older={**(older or {}), **run_options.older}, began=began or run_options.began)
+    require_families(run_options, given=arguments.benchmark or arguments.compare_wo_tuning)
     if shown.log.is_terminal:  # imports and the query of GPUs take a second or two
         several = len(run_options.entries) > 1
         count = f"{len(run_options.entries)} sizes" if several else label(run_options.entries[0].problem)

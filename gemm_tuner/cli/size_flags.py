@@ -10,9 +10,11 @@ from rich.console import Console
 
 from gemm_tuner.cli.parser import see_help
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.gemm.families.family import require_known
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults, problem_of
 from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.store.sizes import Loaded, SizeEntry, load_file, sizes_of
 from gemm_tuner.system.terminal_table import print_line
 
@@ -79,6 +81,17 @@ def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEnt
             hint=see_help(),
         )
     return (one_size(mnk[0], mnk[1], mnk[2], defaults),)
+
+
+def require_families(run: RunOptions, *, given: bool) -> None:
+    """Raises UserError for a GEMM whose configuration is to run and is of an unknown family. given: the configurations
+    of the sizes themselves are to run, not only those of --update."""
+    entries = [entry for entry in run.entries if entry.problem.kind == GemmProblem.kind]
+    for entry in entries:
+        if given and entry.config is not None:
+            require_known(entry.config.family, run.templates_dir, entry.where or entry.problem.key)
+        if entry.problem in run.older:
+            require_known(run.older[entry.problem].family, run.templates_dir, f"--update, {entry.problem.key}")
 
 
 def one_size(m: int, n: int, k: int, defaults: Defaults) -> SizeEntry:

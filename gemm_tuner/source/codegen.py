@@ -15,7 +15,7 @@ from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Config, Problem, Target
 from gemm_tuner.core.script import Script, text_sha
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.system.documents import write_text_atomically
+from gemm_tuner.system.documents import show, write_text_atomically
 
 SCRIPT_TEMPLATE = "script.py.j2"
 CONSUMER_TEMPLATE = "block_fp8.py.j2"  # wraps a server's own kernel
@@ -76,6 +76,11 @@ def render(
             warp_size=target.warp_size,
             arch=target.arch,
         )
+    except jinja2.TemplateNotFound as error:
+        what, accepted = f"family {show(family)} is not known", "one that has a template in this folder"
+        if error.name != f"{family}.py.j2":
+            what, accepted = f"the template of {family} needs {error.name}, which is not there", ""
+        raise UserError(what, where=str(template_dir), accepted=accepted, hint="check --templates") from error
     except jinja2.TemplateError as error:
         raise UserError(
             f"the template of {family} does not render: {error}", where=str(template_dir), hint="mend the template"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,15 @@ TOP_KEYS = ("format_version", "header", "earlier_headers", "configs", "without_c
 
 @dataclass(frozen=True)
 class SizeEntry:
-    """A size to tune, with the tuned configurations that its entry has: ``config``, and ``served`` for consumers."""
+    """A size to tune, with the tuned configurations that its entry has: ``config``, and ``served`` for consumers.
+
+    where: the file and entry, for messages.
+    """
 
     problem: Problem
     config: Config | None = None
     served: tuple[ServedChoice, ...] = ()
+    where: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ def sizes_of(loaded: Loaded, defaults: Any = None) -> SizeList:
         raise UserError(f"holds no sizes{tried}", where=loaded.name, accepted=f"one or more, {example()}")
     entries: dict[Problem, SizeEntry] = {}
     for row in document.rows:
-        entries.setdefault(row.problem, SizeEntry(row.problem, row.config, row.served))
+        entries.setdefault(row.problem, SizeEntry(row.problem, row.config, row.served, row.where))
     return SizeList(
         entries=tuple(entries.values()),
         duplicates=len(document.rows) - len(entries),

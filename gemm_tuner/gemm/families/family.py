@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.metadata
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm import families
+from gemm_tuner.gemm.config import KERNEL_FAMILIES
+from gemm_tuner.system.documents import show
+from gemm_tuner.system.input_files import printable
 
 if TYPE_CHECKING:  # the command line starts without numpy
     import numpy as np
@@ -95,6 +101,23 @@ def known_families() -> dict[str, Family]:
 def family_of(name: str) -> Family:
     """A family by its name; a family without a module has the default properties."""
     return known_families().get(name) or Family(name, is_tiled=False)
+
+
+def require_known(name: str, templates_dir: Path, where: str) -> None:
+    """Raises UserError for a family that neither this package, an entry point nor a folder of templates has.
+
+    where: the entry that names it.
+    """
+    known = known_families()
+    if name in (*known, *KERNEL_FAMILIES.values()) or (templates_dir / f"{name}.py.j2").is_file():
+        return
+    close = difflib.get_close_matches(name, known, n=1)
+    raise UserError(
+        f"family {show(name)} is not known",
+        where=where,
+        accepted=f"{', '.join(sorted(known))}, or one with a template in {printable(templates_dir)}",
+        hint=f"did you mean {close[0]}?" if close else "",
+    )
 
 
 def names_of(has: Callable[[Family], bool]) -> tuple[str, ...]:

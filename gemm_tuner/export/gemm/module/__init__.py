@@ -11,9 +11,11 @@ from gemm_tuner.export.gemm.module import cute, standing
 from gemm_tuner.export.gemm.module.objects import Object, objects_of
 from gemm_tuner.export.gemm.module.render import rendered
 from gemm_tuner.export.gemm.module.rows import Tuned, Winner, select, winner_fault, winners
+from gemm_tuner.export.gemm.rows import gemm_of
 from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.export.trust import Trust
 from gemm_tuner.gemm.config import KernelConfig
+from gemm_tuner.gemm.families.family import require_known
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.space import space
 from gemm_tuner.store import results
@@ -89,6 +91,9 @@ def write_module(
     if not tuned:
         return ModuleFile(out, 0, left_out)
     header, from_templates = _header(found, tuned), templates or data_folder("templates")
+    where = {gemm_of(row): row.where for row in found.rows if row.problem.kind == GemmProblem.kind and row.config}
+    for one in tuned:
+        require_known(one.config.family, from_templates, where[one.problem])
     tuned, costs = with_winners(tuned, winners(tuned), from_templates, target)
     folder = cute.folder_of(out)
     files = {folder / one.winner.object.file: one.winner.object.image for one in tuned if one.winner}
