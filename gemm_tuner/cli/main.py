@@ -118,13 +118,15 @@ def run(
         several = len(run_options.entries) > 1
         count = f"{len(run_options.entries)} sizes" if several else label(run_options.entries[0].problem)
         print_line(shown.log, f"{program.name()}: {count}, starting")
-    if arguments.dry_run or arguments.explain is not None:
+    if arguments.explain is not None:
+        from gemm_tuner.pipeline import explain
+
+        explain.explain(run_options, arguments.explain, shown.out)
+        return EXIT_OK
+    if arguments.dry_run:
         from gemm_tuner.pipeline import preview
 
-        if arguments.explain is None:
-            return preview.dry_run(run_options, shown.out, shown.log)
-        preview.explain(run_options, arguments.explain, shown.out)
-        return EXIT_OK
+        return preview.dry_run(run_options, shown.out, shown.log)
     if arguments.compile_only:
         from gemm_tuner.pipeline import compile_only
 

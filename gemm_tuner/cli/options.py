@@ -168,7 +168,8 @@ def _what_to_do(parser: Parser) -> None:
     one.add_argument(
         "--explain",
         metavar="CONFIG",
-        help="say whether a configuration is tried, and which rule cuts it: its name, or FIELD=VALUE,...",
+        help="say which rule cuts a configuration, or its place by the model and whether a run asks for it: its name, "
+        "also as terminals shorten it, or FIELD=VALUE,...",
     )
 
 

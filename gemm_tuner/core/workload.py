@@ -111,6 +111,9 @@ class Workload(Protocol):
     def short_config(self, name: str) -> str:
         """A short form of a configuration's name; any other text unchanged."""
 
+    def whole_names(self, short: str) -> tuple[str, ...]:
+        """The names that ``short_config`` may have shortened to this; empty where that is unknown."""
+
     # The search space. Tables of configurations have a column ``family`` and one column per axis.
 
     def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:

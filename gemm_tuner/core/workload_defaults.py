@@ -33,6 +33,9 @@ class WorkloadDefaults:
     def short_config(self, name: str) -> str:
         return name
 
+    def whole_names(self, short: str) -> tuple[str, ...]:
+        return ()
+
     def on_device(self, problems: Sequence[Problem], device: Device) -> list[Problem]:
         return list(problems)
 

@@ -1,4 +1,4 @@
-"""Short forms of GEMMs and of their configurations for tables. They are for display only, never for lookup."""
+"""Short forms of GEMMs and of their configurations for tables. They are for display, and what --explain is asked."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from gemm_tuner.gemm.problem_keys import dtype_c_for
 
 _NAME = re.compile(r"(?:gemm_)?(?P<family>\w+?)_BM(?P<m>\d+)_BN(?P<n>\d+)_BK(?P<k>\d+)(?P<rest>(?:_[A-Z]+\d+)*)")
 _FIELD = re.compile(r"_([A-Z]+)(\d+)")
+_SHORT_FORM = re.compile(r"(?P<family>\w+) (?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)(?P<group> gm\d+)(?P<rest>(?: [a-z]+\d+)*)")
 _BLOCKS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
 _SHORT = {field: short.lower() for field, short in (*NAME_PARTS, *AMD_NAME_PARTS) if field not in _BLOCKS}
 _SHOWN_IN_LEGEND = (*_BLOCKS, "GROUP_SIZE_M", "num_warps", "num_stages")
@@ -46,6 +47,17 @@ def short_config(name: str) -> str:
         return name
     fields = [f"{field.lower()}{value}" for field, value in _FIELD.findall(match["rest"]) if field + value != "SK1"]
     return " ".join([match["family"], f"{match['m']}x{match['n']}x{match['k']}", *fields])
+
+
+def whole_names(short: str) -> tuple[str, ...]:
+    """The names that have this short form, with and without the ``gemm_`` of most families; empty for other texts."""
+    match = _SHORT_FORM.fullmatch(short)
+    if match is None:
+        return ()
+    split = "" if match["rest"].startswith(" sk") else " sk1"
+    fields = f"{match['group']}{split}{match['rest']}".upper().replace(" ", "_")
+    name = f"{match['family']}_BM{match['m']}_BN{match['n']}_BK{match['k']}{fields}"
+    return name, f"gemm_{name}"
 
 
 def short_entry(entry: Mapping[str, object]) -> str:

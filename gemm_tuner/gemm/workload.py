@@ -65,6 +65,7 @@ class GemmWorkload(WorkloadDefaults):
     config_legend = short_forms.CONFIG_LEGEND
     label_parts = staticmethod(short_forms.label_parts)
     short_config = staticmethod(short_forms.short_config)
+    whole_names = staticmethod(short_forms.whole_names)
 
     configs_of = staticmethod(axes.configs_of)
     names = staticmethod(axes.names)

@@ -1,35 +1,25 @@
-"""``--dry_run`` and ``--explain``: what would be tried, why configurations are rejected, and the estimated duration.
-Uses no GPU."""
+"""``--dry_run``: what would be tried, why configurations are rejected, and the estimated duration. Uses no GPU."""
 
 from __future__ import annotations
 
-import difflib
-import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
 from rich.console import Console
 
 from gemm_tuner.consumers.server import Server
-from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
-from gemm_tuner.core.plain_config import in_name
+from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.core.records import Config, Device
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide.finals_plan import BESIDE_FINALISTS, FinalsPlan
 from gemm_tuner.launch.plan import Method
 from gemm_tuner.measure.budget import FIRST_GUESS, LIKE_NSYS
 from gemm_tuner.pipeline import predicted_candidates, prepare, serving, serving_space, show
-from gemm_tuner.pipeline.prepare import Space
 from gemm_tuner.pipeline.run_options import IN_PROCESS, RunOptions
 from gemm_tuner.profilers import AUTO
 from gemm_tuner.search import expected_requests, expected_rounds
 from gemm_tuner.space.reasons import reason_lines
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system import progress
-from gemm_tuner.system.documents import show as show_value
 from gemm_tuner.system.terminal_table import print_line
 
 # Measured on an H200 with 16 cores (benchmarks/tuning_history.md): CPU time to compile a kernel, host time to launch
@@ -42,13 +32,6 @@ SETUP_S = 0.003
 TURN_S = 0.6
 # The task that compiles what a measurement itself launches, which a run counts among its kernels.
 OWN_KERNELS = 1
-
-
-def device_for(options: RunOptions) -> Device:
-    """The device of --arch, else of this machine's GPU, else of the default architecture."""
-    if options.arch:
-        return prepare.assumed_device(options, options.arch)
-    return prepare.look_around(options, for_a_run=False).device
 
 
 def dry_run(options: RunOptions, out: Console, log: Console) -> int:
@@ -144,69 +127,3 @@ def count_kernels(wanted: Iterable[tuple[SizeState, Iterable[str]]], device: Dev
         for binary, config in by_binary.items():
             found.add((signature, binary, workload.specialization(state.problem, config, device.target)))
     return len(found)
-
-
-def explain(options: RunOptions, text: str, out: Console) -> None:
-    """Prints, for every size, which rule rejects a configuration, or all that match FIELD=VALUE,..."""
-    device = device_for(options)
-    options = prepare.on_device(options, device)
-    candidates = prepare.load_space(options, device)
-    require_family_of(text, prepare.absent_families(options, device.target.arch))
-    rows = matching(candidates, text, device)
-    for entry in options.entries:
-        pruned = prepare.cut_space(candidates, entry.problem, device)
-        why = {row.rule: row for row in pruned.funnel}
-        verdicts, counts = np.unique(pruned.rejected_by[rows].astype(str), return_counts=True)
-        matches = "1 configuration" if len(rows) == 1 else f"{len(rows)} configurations"
-        print_line(out, f"{show.size_name(out, entry.problem)} on {device.target.arch}: {matches}")
-        for verdict, count in zip(verdicts.tolist(), counts.tolist(), strict=True):
-            if verdict:
-                reason = f"cut by {verdict} ({why[verdict].kind.value}): {why[verdict].why}"
-            else:
-                reason = "kept: no rule cuts it"
-            print_line(out, f"  {count}  {reason}")
-
-
-def require_family_of(text: str, absent: Mapping[str, str]) -> None:
-    """Raises UserError for a configuration of a family that is absent here. absent: by family, what it takes."""
-    for family in sorted(absent, key=len, reverse=True):
-        if text.startswith(f"{family}_") or re.search(rf"(^|,)\s*family\s*=\s*{family}\s*(,|$)", text):
-            raise UserError(f"{family} needs what is not installed", where="--explain", hint=absent[family])
-
-
-def matching(candidates: Space, text: str, device: Device) -> npt.NDArray[np.intp]:
-    """The rows with this name, or that match FIELD=VALUE,... Raises UserError if there are none."""
-    where = "--explain"
-    if "=" not in text:
-        rows = np.flatnonzero(candidates.names == text)
-        if len(rows) == 0:
-            # commonprefix compares character by character, which is intended here.
-            near = max(candidates.names, key=lambda name: len(os.path.commonprefix([name, text])))  # noqa: RUF071
-            raise UserError(
-                f"{show_value(text)} is no configuration of the space of {device.target.arch}",
-                where=where,
-                accepted=f"a name such as {near}, or FIELD=VALUE,...",
-            )
-        return rows
-    mask = np.ones(len(candidates.configs), dtype=bool)
-    given: set[str] = set()
-    axes = [str(axis) for axis in candidates.configs.columns]
-    for part in text.split(","):
-        field, _, value = (word.strip() for word in part.partition("="))
-        if field not in axes or not re.fullmatch("[0-9A-Za-z_]{1,64}", value):
-            near = difflib.get_close_matches(field, axes, 1) if field not in axes else []
-            hint = f"did you mean {near[0]}?" if near else ""
-            accepted = f"FIELD=VALUE,..., such as 64 or 16x8, of the fields {', '.join(axes)}"
-            raise UserError(f"{show_value(part.strip())} is no FIELD=VALUE", where=where, accepted=accepted, hint=hint)
-        if field in given:
-            raise UserError(f"{field} is given twice", where=where)
-        given.add(field)
-        place, different = pd.factorize(candidates.configs[field])
-        wanted = [number for number, one in enumerate(different) if in_name(one) == value]
-        if not wanted:
-            values = ", ".join(map(in_name, sorted(different)))
-            raise UserError(
-                f"{field} {value} is not in the space of {device.target.arch}", where=where, accepted=values
-            )
-        mask &= np.isin(place, wanted)
-    return np.flatnonzero(mask)

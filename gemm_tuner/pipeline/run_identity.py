@@ -37,6 +37,7 @@ NOT_TIMING = (
     *("core/labels.py", "gemm/short_forms.py"),
     *(
         "pipeline/compile_only.py",
+        "pipeline/explain.py",
         "pipeline/idle_flags.py",
         "pipeline/preview.py",
         "pipeline/run_end.py",

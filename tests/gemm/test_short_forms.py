@@ -12,7 +12,7 @@ from screens import TUNED, choices_of
 from gemm_tuner.core.labels import Labels, label, labels, legend
 from gemm_tuner.gemm.config import AMD_NAME_PARTS, FAMILY_NAME_PARTS, NAME_PARTS
 from gemm_tuner.gemm.problem import GemmProblem, Layout
-from gemm_tuner.gemm.short_forms import short_config
+from gemm_tuner.gemm.short_forms import short_config, whole_names
 from gemm_tuner.gemm.workload import WORKLOAD
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.launch.plan import VENDOR
@@ -36,6 +36,14 @@ def test_the_short_form_of_a_configuration() -> None:
     assert short_config(own).startswith("my_own 128x256x64 ")
     for other in (VENDOR, "", "gemm_tile", "[bold]_BM1"):
         assert short_config(other) == other
+
+
+@pytest.mark.parametrize("arch", archs("sm_90", "gfx942"))
+def test_a_short_form_leads_back_to_its_configuration(arch: str) -> None:
+    names = {one.name for one in configs_of(thin_space(arch).configs)}
+    assert all(names & {*whole_names(short_config(name))} == {name} for name in names)
+    for other in ("", "tile", "tile 128x256x64", "tile 128x256 gm8 w8 s3", next(iter(names))):
+        assert whole_names(other) == ()
 
 
 def test_the_legend_explains_every_part_of_a_short_form() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from consumer_sources import write_source
 from rule_cases import thin_space, thin_space_text
-from samples import NO_GPU, RULES, archs, config, device, gpu, problem
+from samples import NO_GPU, RULES, TEMPLATES, archs, config, device, gpu, problem
 from screens import Screen
 
 from gemm_tuner.cli import main as cli
@@ -18,15 +18,19 @@ from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.decide import finals_plan
 from gemm_tuner.gemm.axes import AMD_AXES, AXES
+from gemm_tuner.gemm.workload import WORKLOAD
 from gemm_tuner.languages.cute import extra, library
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.budget import LIKE_NSYS
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline import prepare
+from gemm_tuner.pipeline.run_options import RunOptions
+from gemm_tuner.search import expected_requests
 from gemm_tuner.space import prune, space
 
 Thin = Callable[[str], list[str]]
 SIZE = ["-m", "4096", "-n", "4096", "-k", "4096"]
+FP8_BLOCK = ["--dtype", "fp8_e4m3", "--scaling", "block", "--layout_b", "col"]
 RULES_TEXT = '''from gemm_tuner.space.rule import VALIDITY, rule
 @rule(VALIDITY)
 def none_at_all(c, p, d):
@@ -209,7 +213,7 @@ def test_explain_a_name_that_is_cut_and_one_that_is_kept(capsys: pytest.CaptureF
     ]
     kept = config(family="gemm_persistent", GROUP_SIZE_M=16, num_stages=6).name
     out = shown(capsys, *SIZE, *thin("sm_90"), "--explain", kept)
-    assert out.splitlines()[1:] == ["  1  kept: no rule cuts it"]
+    assert out.splitlines()[1] == "  1  kept: no rule cuts it" and "cut by" not in out
 
 
 def why(name: str) -> str:
@@ -231,6 +235,64 @@ def test_explain_takes_a_family_as_a_field(capsys: pytest.CaptureFixture[str], t
     both, of_family = (int(line.split()[-2]) for line in (one, two))
     assert 0 < of_family < both
     assert "accepted: gemm_" in refused(capsys, *argv, "family=gemm_tiles")[1]
+
+
+PLAIN = ("--families", "gemm_tile,gemm_persistent", "--explain")
+
+
+def by_the_model(flags: list[str]) -> list[str]:
+    """What the rules keep of SIZE in a thin space of PLAIN's families, predicted best first."""
+    options = RunOptions(
+        (), TEMPLATES, RULES, Path(), families=("gemm_tile", "gemm_persistent"), space_file=Path(flags[-1])
+    )
+    size, of = problem(4096, 4096, 4096), device("sm_90")
+    candidates = prepare.load_space(options, of)
+    state = prepare.state_of(candidates, size, of, prepare.cut_space(candidates, size, of))
+    return prepare.best_predicted(state, list(state.kept), len(state.kept))
+
+
+def test_explain_says_whether_a_run_without_a_gpu_compiles_what_no_rule_cuts(
+    capsys: pytest.CaptureFixture[str], thin: Thin
+) -> None:
+    flags = thin("sm_90")
+    order = by_the_model(flags)
+    for place, is_compiled in ((1, True), (16, True), (17, False), (len(order), False)):
+        out = shown(capsys, *SIZE, *flags, *PLAIN, order[place - 1])
+        assert f"place {place} of {len(order)}" in out
+        assert f"compiles 16 of the {len(order)}, {'' if is_compiled else 'not '}this one" in out
+    out = shown(capsys, *SIZE, *flags, *PLAIN, "SPLIT_K=1")
+    assert f"place 1 to {len(order)} of {len(order)}" in out and "16 of these" in out
+
+
+def test_explain_says_that_a_search_may_not_ask_for_what_no_rule_cuts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, thin: Thin
+) -> None:
+    monkeypatch.setattr(devices, "look", lambda: Machine((gpu(0),), NO_GPU.versions, ""))
+    flags = thin("sm_90")
+    order = by_the_model(flags)
+    out = shown(capsys, *SIZE, *flags, *PLAIN, order[1])
+    assert f"place 2 of {len(order)}" in out and "compiles" not in out
+    assert f"--search guided times about {expected_requests('guided', len(order), 'gemm')} of the {len(order)}" in out
+    assert "times about" not in shown(capsys, *SIZE, *flags, "--search", "full", *PLAIN, order[1])
+
+
+def test_explain_keeps_what_is_tried_for_a_server(capsys: pytest.CaptureFixture[str], thin: Thin) -> None:
+    flags = [*SIZE, *FP8_BLOCK, *thin("sm_90"), "--families", "gemm_persistent", "--serve", "vllm"]
+    tried = re.search(r"configurations to try: (\d+)", shown(capsys, *flags, "--dry_run"))
+    kept = [
+        re.search(r"(\d+)  kept", shown(capsys, *flags, "--explain", f"family={name}"))
+        for name in ("gemm_tile", "gemm_persistent")
+    ]
+    assert tried and sum(int(one[1]) for one in kept if one) == int(tried[1])
+
+
+def test_explain_takes_the_short_form_that_terminals_show(capsys: pytest.CaptureFixture[str], thin: Thin) -> None:
+    flags = thin("sm_90")
+    name = by_the_model(flags)[0]
+    short = WORKLOAD.short_config(name)
+    assert " " in short
+    assert shown(capsys, *SIZE, *flags, *PLAIN, short) == shown(capsys, *SIZE, *flags, *PLAIN, name)
+    assert repr(f"{short}9") in refused(capsys, *SIZE, *flags, *PLAIN, f"{short}9")[1]
 
 
 @pytest.mark.parametrize("text", ["gemm_cute_BM128_BN160_BK64_GM4_SK1", "num_stages=0, family=gemm_cute"])
@@ -310,9 +372,6 @@ def test_a_relative_is_told_and_no_other_gpu_is_named(capsys: pytest.CaptureFixt
 def test_the_dry_run_names_a_gpu_of_the_architecture(capsys: pytest.CaptureFixture[str], arch: str, name: str) -> None:
     out = shown(capsys, *SIZE, "--arch", arch, "--families", "gemm_persistent", "--dry_run")
     assert re.search(rf"1 x .*{name}", out) and "relative" not in out
-
-
-FP8_BLOCK = ["--dtype", "fp8_e4m3", "--scaling", "block", "--layout_b", "col"]
 
 
 def test_a_dry_run_refuses_a_server_that_can_launch_none_of_the_sizes(
