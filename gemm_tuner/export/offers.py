@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gemm_tuner.consumers.consumer import Consumer, Offer
+from gemm_tuner.consumers import SERVERS
+from gemm_tuner.consumers.consumer import STAND_IN, Consumer, Offer
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export.beside import SERVED, checked_beside, served_for
@@ -112,7 +113,7 @@ def collect(
         untrusted = trust.fault(Verified.TRUE if fault else row.verified, source)
         refused = unfit or ("" if fault else known_wrong(row)) or untrusted
         folder = run_record.tables_folder(path, found.header_of(row))
-        offer = refused or _offer(row, source, folder, fault, config_fault)
+        offer = refused or _offer(row, source, folder, fault, config_fault, what_finds_one(consumer))
         if not refused and fault and not consumer.has_default:
             offer = _with_beside(offer, row, source, config_fault)
         if isinstance(offer, Offer):
@@ -177,15 +178,26 @@ def collect_of_kind(found: Results, consumer: Consumer, trust: Trust) -> tuple[l
     return offers, left_out
 
 
-def _offer(row: Row, source: str, folder: Path, fault: str, config_fault: ConfigFault) -> Offer | _StandIns | str:
-    """The offer for a row, or its stand-ins, or the reason why there are none. fault: of its winner."""
+def what_finds_one(consumer: Consumer) -> str:
+    """The end of a reason that says how to tune what a consumer can launch; "" for one that is no server."""
+    return (
+        f"; tuning with --serve {consumer.name}, or --families {STAND_IN}, finds one"
+        if consumer.name in SERVERS
+        else ""
+    )
+
+
+def _offer(
+    row: Row, source: str, folder: Path, fault: str, config_fault: ConfigFault, finds_one: str
+) -> Offer | _StandIns | str:
+    """The offer for a row, or its stand-ins, or the reason why there are none. fault: of its winner. finds_one:
+    ``what_finds_one``."""
     config, time_us = tile_of(row), row.facts.get("median_us")
     try:
         table = _table(folder, gemm_of(row).key, config.name, predicted=source == "predicted")
     except UserError as error:
         if fault:
-            why = f"the run has no other config to take: {error.one_line()}"
-            return f"{fault}, and {why}; tuning with --serve finds one"
+            return f"{fault}, and the run has no other config to take: {error.one_line()}{finds_one}"
         table = []
     timings = {one.name: us for one, us, stage in table if stage != MODEL}
     known = Offer(
@@ -200,7 +212,8 @@ def _offer(row: Row, source: str, folder: Path, fault: str, config_fault: Config
         if not config_fault(gemm_of(row), one)
     )
     if not found:
-        return f"{fault}, and no config that the run has for this size is without such a fault"
+        tried = "compiled" if source == "predicted" else "timed"
+        return f"{fault}, and the run {tried} no other that the consumer can launch{finds_one}"
     return _StandIns(fault, config, found[:MAX_CHECKED])
 
 

@@ -70,6 +70,16 @@ def test_a_damaged_table_leaves_the_size_out(damage: str, tmp_path: Path, capsys
     assert "no other config to take" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("to", ["vllm", "triton"])
+def test_a_size_with_nothing_that_a_server_can_launch_is_told_how_to_tune_it(
+    to: str, tmp_path: Path, capsys: Any
+) -> None:
+    results = with_table(tmp_path, (config(family="gemm_persistent"), 14.2, 14.0))
+    assert export(results, "--to", to, "-o", tmp_path) == 1
+    err = capsys.readouterr().err
+    assert f"--serve {to}" in err and "--families gemm_tile" in err
+
+
 def test_for_leaves_out_what_a_device_cannot_hold_and_takes_what_it_can(tmp_path: Path, capsys: Any) -> None:
     assert export(H20, "--to", "vllm", "-o", tmp_path, "--for", "H20,L40S") == 1
     err = capsys.readouterr().err
