@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from gemm_tuner.gemm.problem import MAX_BATCH
 from gemm_tuner.system.cores import usable_cores
@@ -75,6 +77,27 @@ def name_list(text: str) -> tuple[str, ...]:
     if not all(re.fullmatch("[a-z_0-9]{1,60}", name) for name in names):
         raise argparse.ArgumentTypeError(f"{show(text)} is no list of names; accepted: gemm_tile,gemv")
     return names
+
+
+def output_file(text: str) -> Path:
+    """An argparse type: the path of a file that is written, in a folder that exists."""
+    path, accepted = Path(text), "a file in a folder that exists"
+    if os.path.isdir(path):
+        raise argparse.ArgumentTypeError(f"{show(text)} is a folder; accepted: {accepted}")
+    if not os.path.isdir(os.path.dirname(os.path.realpath(path))):
+        raise argparse.ArgumentTypeError(f"the folder {show(str(path.parent))} does not exist; accepted: {accepted}")
+    return path
+
+
+def output_folder(text: str) -> Path:
+    """An argparse type: the path of a folder that files are written into, which is made where it is not there."""
+    path = Path(text)
+    there = next((one for one in (path, *path.parents) if os.path.exists(one)), Path())
+    if not os.path.isdir(there):
+        raise argparse.ArgumentTypeError(
+            f"{show(str(there))} is a file; accepted: a folder, which is made where it is not"
+        )
+    return path
 
 
 def batch_count(text: str) -> int:

@@ -181,17 +181,13 @@ def check_results_file(path: Path | None, size_file: str | None) -> None:
     """Checks before tuning that the results file can be written afterwards. Raises UserError."""
     if path is None:
         return
-    where, accepted = "--output", "a file in a folder that exists"
+    where = "--output"
     if size_file is not None and path.resolve() == Path(size_file).resolve():
         raise UserError("is also the size file, which would be lost", where=where)
-    if path.is_dir():
-        raise UserError(f"{path} is a folder", where=where, accepted=accepted)
     if path.exists():
         from gemm_tuner.store import results_file
 
         results_file.read_earlier(path)
-    if not path.resolve().parent.is_dir():
-        raise UserError(f"the folder {path.parent} does not exist", where=where, accepted=accepted)
     try:
         with tempfile.TemporaryFile(dir=path.resolve().parent):
             pass

@@ -15,6 +15,8 @@ from gemm_tuner.cli.flag_types import (
     name_list,
     not_negative,
     one_of,
+    output_file,
+    output_folder,
     percent,
     positive,
     size_bytes,
@@ -255,9 +257,9 @@ def _timing(parser: Parser) -> None:
 
 def _output(parser: Parser) -> None:
     group = parser.add_argument_group("output")
-    group.add_argument(*OUTPUT, "--tuning_results_file", metavar="FILE", type=Path,
+    group.add_argument(*OUTPUT, "--tuning_results_file", metavar="FILE", type=output_file,
                        help="the tuned YAML (default: tuned.yaml in the run's folder)")  # fmt: skip
-    group.add_argument("--output_dir", metavar="DIR", type=Path, default=DEFAULT_OUTPUT_DIR,
+    group.add_argument("--output_dir", metavar="DIR", type=output_folder, default=DEFAULT_OUTPUT_DIR,
                        help="where each run makes a folder (default: %(default)s)")  # fmt: skip
     group.add_argument("--fresh", action="store_true",
                        help="start over; otherwise the same command goes on with a run that did not end")  # fmt: skip

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
-from gemm_tuner.cli.flag_types import duration_s
+from gemm_tuner.cli.flag_types import duration_s, output_file
 from gemm_tuner.system.documents import write_text_atomically
 
 # The spellings of the flag that names the output file or folder, in every command that has one.
@@ -29,7 +28,7 @@ def wait_s(arguments: argparse.Namespace) -> float | None:
 
 def add_document_flags(parser: argparse.ArgumentParser) -> None:
     """Adds ``--output`` and ``--json``, for subcommands that print a result."""
-    parser.add_argument(*OUTPUT, metavar="FILE", type=Path, help="write the JSON document to this file, too")
+    parser.add_argument(*OUTPUT, metavar="FILE", type=output_file, help="write the JSON document to this file, too")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -104,8 +104,6 @@ def check_output(path: Path | None, spec_path: Path, *, tune: bool) -> None:
         raise UserError("a best spec is found by --tune only", where=where, hint="add --tune, or name a .csv file")
     if path.resolve() == spec_path.resolve():
         raise UserError("is also the spec file, which would be lost", where=where)
-    if not path.resolve().parent.is_dir():
-        raise UserError(f"the folder {path.parent} does not exist", where=where)
 
 
 def write_output(run: SpecRun, path: Path, *, tune: bool) -> bool:

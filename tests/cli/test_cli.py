@@ -113,8 +113,6 @@ BAD_FLAGS = {
     "a folder without replay": ([*ONE, "--replay", "x"], ["--profiler replay and --replay belong together"]),
     "replay of nothing": ([*ONE, "--profiler", "replay", "--replay", "x"], ["--replay: x is no recording"]),
     "GPUs for a replay": ([*ONE, "--profiler", "replay", "--replay", "x", "--ngpus", "1"], ["a replay uses no GPU"]),
-    "results in no folder": ([*ONE, "--o", "nowhere/tuned.yaml"], ["--output", "nowhere does not exist"]),
-    "results are a folder": ([*ONE, "--o", "."], ["--output", "is a folder"]),
     "given configurations": ([*ONE, "--compare_wo_tuning"], ["has no configuration", "a results file"]),
 }  # fmt: skip
 
@@ -136,7 +134,6 @@ MACHINE_FAULTS = {
     "nothing to time on": ([*ONE, "--benchmark"], ["--benchmark needs a GPU"]),
     "nothing to beat an older choice by": (
         [*ONE, "--update", str(ROOT / "tests" / "golden" / "export" / "mi300x.yaml")], ["--update needs a GPU"]),
-    "output below a file": ([*ONE, "--output_dir", "file/results"], ["file/results", "Not a directory", "--output"]),
 }  # fmt: skip
 
 
@@ -148,6 +145,31 @@ def test_what_the_machine_lacks(
     status, line = answer(capsys, argv)
     assert status == EXIT_ENVIRONMENT
     assert [word for word in words if word not in line] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+PLACES = {  # of what a command writes, where none can be
+    "run": ([*ONE, "-o"], ["no/x", ".", "file/x"]),
+    "runs": ([*ONE, "--output_dir"], ["file", "file/results"]),
+    "report": (["report", "run", "-o"], ["no/x", ".", "file/x"]),
+    "sizes": (["sizes", "--from", "file", "-o"], ["no/x", ".", "file/x"]),
+    "compare": (["compare", "file", "file", "-o"], ["no/x", ".", "file/x"]),
+    "compact": (["compact", "file", "-o"], ["no/x", ".", "file/x"]),
+    "export": (["export", "file", "--to", "csv", "-o"], ["file", "file/out"]),
+    "collect": (["collect", "file", "-o"], ["file", "file/out"]),
+    "spec": (["spec", "file", "-o"], ["no/x.csv", "file/x.csv"]),
+}
+
+
+@pytest.mark.parametrize(("argv", "places"), PLACES.values(), ids=list(PLACES))
+def test_a_place_where_nothing_can_be_written_is_a_wrong_command_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, argv: list[str], places: list[str]
+) -> None:
+    """Also where its folder is a file: no disk and no permission is at fault."""
+    (tmp_path / "file").touch()
+    for place in places:
+        status, line = answer(capsys, [*argv, place])
+        assert (status, f"{argv[-1]}: " in line) == (EXIT_INPUT, True), line
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

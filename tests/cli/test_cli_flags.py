@@ -70,7 +70,9 @@ def test_dashes_and_underscores_are_the_same() -> None:
     assert underscored([*as_they_are, "--ab-c=d-e"]) == [*as_they_are, "--ab_c=d-e"]
 
 
-def test_o_is_the_results_file() -> None:
+def test_o_is_the_results_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my-runs").mkdir()
+    monkeypatch.chdir(tmp_path)
     for flag in ("-o", "--output", "--o", "--tuning-results-file"):
         assert parsed(flag, "x.yaml").output == Path("x.yaml"), flag
     assert parsed("-omy-runs/x-y.yaml").output == Path("my-runs/x-y.yaml")

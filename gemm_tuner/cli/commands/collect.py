@@ -7,6 +7,7 @@ import itertools
 from pathlib import Path
 
 from gemm_tuner.cli.commands import Consoles
+from gemm_tuner.cli.flag_types import output_folder
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import OUTPUT
 from gemm_tuner.core.errors import EXIT_OK, UserError
@@ -35,7 +36,7 @@ written.
 
 def add_flags(parser: Parser) -> None:
     parser.add_argument("notes", metavar="FILE", nargs="+", type=Path, help="files of notes, of any number of programs")
-    parser.add_argument(*OUTPUT, metavar="FOLDER", type=Path, default=Path(),
+    parser.add_argument(*OUTPUT, metavar="FOLDER", type=output_folder, default=Path(),
                         help="where KERNEL.yaml of each kernel is written (default: here)")  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.flag_types import one_of, percent
+from gemm_tuner.cli.flag_types import one_of, output_file, percent
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import OUTPUT
 from gemm_tuner.core.errors import EXIT_OK, UserError
@@ -50,7 +50,7 @@ def add_flags(parser: Parser) -> None:
                         help="by how much a size may become slower, such as 5%% or 5 (default: 2%%)")  # fmt: skip
     parser.add_argument("--boundaries", metavar="KIND", type=one_of(BOUNDARIES), default=POW2, help="where a range of "
                         "M ends: pow2, a power of two; learned, where times cross (default: %(default)s)")  # fmt: skip
-    parser.add_argument(*OUTPUT, metavar="FILE", type=Path, help="a results file of the served sizes")
+    parser.add_argument(*OUTPUT, metavar="FILE", type=output_file, help="a results file of the served sizes")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

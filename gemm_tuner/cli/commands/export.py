@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gemm_tuner.cli import kernel_export
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.flag_types import one_of
+from gemm_tuner.cli.flag_types import one_of, output_folder
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import OUTPUT, add_wait_flags, wait_s
 from gemm_tuner.consumers import CONSUMERS
@@ -86,7 +86,7 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("--to", metavar="CONSUMER", type=one_of(FORMS), required=True,
                         help=f"whom the files are for: {', '.join(FORMS)}; module is one Python file with the kernels "
                         "and matmul(a, b); source prints a decorator, for kernels of specs")  # fmt: skip
-    parser.add_argument(*OUTPUT, metavar="DIR", dest="output_dir", type=Path, default=Path("export"),
+    parser.add_argument(*OUTPUT, metavar="DIR", dest="output_dir", type=output_folder, default=Path("export"),
                         help="the files go below it, to where the consumer's package has them: give site-packages "
                         "to install them (default: %(default)s)")  # fmt: skip
     parser.add_argument("--device_name", metavar="NAME", default="",

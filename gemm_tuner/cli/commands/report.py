@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.flag_types import positive
+from gemm_tuner.cli.flag_types import output_file, positive
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import OUTPUT
 from gemm_tuner.core.errors import EXIT_OK
@@ -30,14 +30,15 @@ examples:
     tune_gemm.py report results/20260131-120000-1a2b --text
     tune_gemm.py report results/20260131-120000-1a2b --json
 
-exit status: 0 the report was made; 2 there is no such run; 3 the file cannot be written.
+exit status: 0 the report was made; 2 there is no such run, or the page has no folder; 3 the file cannot be
+written, such as on a full disk.
 """
 
 
 def add_flags(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder, which holds run.json and configs/, or a "
                         "results file, which names its run")  # fmt: skip
-    parser.add_argument(*OUTPUT, metavar="FILE", type=Path, help="the page (default: report.html in RUN)")
+    parser.add_argument(*OUTPUT, metavar="FILE", type=output_file, help="the page (default: report.html in RUN)")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--text", action="store_true", help="print the essentials; a page is written for -o only")
     shape.add_argument("--json", action="store_true", help="print the summary as JSON; a page is written for -o only")

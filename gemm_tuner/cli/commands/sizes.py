@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.flag_types import number_list, one_of, positive
+from gemm_tuner.cli.flag_types import number_list, one_of, output_file, positive
 from gemm_tuner.cli.moe_layer import in_dense_types
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import OUTPUT
@@ -51,7 +51,7 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("--from", metavar="FILE", dest="source", type=Path, required=True, help="the file to read")
     parser.add_argument("--format", metavar="KIND", type=one_of(SOURCES),
                         help=f"what it is: {', '.join(SOURCES)} (default: by its content)")  # fmt: skip
-    parser.add_argument(*OUTPUT, metavar="FILE", type=Path, help="the size file (default: printed)")
+    parser.add_argument(*OUTPUT, metavar="FILE", type=output_file, help="the size file (default: printed)")
     parser.add_argument("--m", metavar="M,M", type=number_list, help="rows of A, where the file gives N and K "
                         f"alone, and tokens of --moe (default: {','.join(map(str, USUAL_M))}; of --moe vLLM's "
                         f"{len(GRID)}, {GRID[0]} to {GRID[-1]})")  # fmt: skip

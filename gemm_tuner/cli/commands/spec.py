@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.flag_types import duration_s, not_negative, one_of
+from gemm_tuner.cli.flag_types import duration_s, not_negative, one_of, output_file, output_folder
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import OUTPUT, add_wait_flags, wait_s
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
@@ -65,7 +65,7 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("spec", metavar="SPEC", type=Path, nargs="?", help="the spec file")
     parser.add_argument("--yaml", metavar="SPEC", type=Path, help="the same")
     parser.add_argument("--tune", action="store_true", help="sort by the metric; the best have finals")
-    parser.add_argument(*OUTPUT, metavar="FILE", type=Path,
+    parser.add_argument(*OUTPUT, metavar="FILE", type=output_file,
                         help="FILE.csv: the table; FILE.yaml: the best, a spec again")  # fmt: skip
     parser.add_argument("--rounds", metavar="N", type=not_negative, default=3,
                         help="rounds of finals (default: 3)")  # fmt: skip
@@ -85,7 +85,7 @@ def add_flags(parser: Parser) -> None:
                         help="list the usual parameters of Triton kernels, with usual values")  # fmt: skip
     parser.add_argument("--compare_wo_tuning", "--check", action="store_true", help="run a best file again")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier starts measured")
-    parser.add_argument("--output_dir", metavar="DIR", type=Path, default=DEFAULT_OUTPUT_DIR,
+    parser.add_argument("--output_dir", metavar="DIR", type=output_folder, default=DEFAULT_OUTPUT_DIR,
                         help="where runs are kept (default: results)")  # fmt: skip
 
 
