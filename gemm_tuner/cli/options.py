@@ -182,7 +182,8 @@ def _space(parser: Parser) -> None:
                        "learn from each other; full, all; quick, the model's best 16; genetic, generations that cross "
                        "the fastest known ones (default: %(default)s)")  # fmt: skip
     group.add_argument("--budget", metavar="TIME", type=duration_s, default=0.0,
-                       help="end after this wall time, such as 90s or 10m, with the best so far")  # fmt: skip
+                       help="end after this wall time, such as 90s or 10m, with the best so far; of a run that times: "
+                       "without a GPU it changes nothing")  # fmt: skip
     group.add_argument("--update", metavar="FILE", type=Path,
                        help="an older results file: its configurations are timed in the finals, and replaced only "
                        "by clearly faster ones")  # fmt: skip
