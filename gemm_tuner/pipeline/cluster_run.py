@@ -35,14 +35,18 @@ MODEL, SHARE = "GEMM_TUNER_CLUSTER_MODEL", "GEMM_TUNER_CLUSTER_SHARE"
 
 def tune(options: RunOptions, console: Console, out: Console) -> int:
     """``run.tune`` with the GPUs and the cores of a cluster; without a GPU there, times are predicted. With several GPU
-    models, a process for each; the exit status is then the largest of theirs."""
+    models, a process for each; the exit status is then the largest of theirs. Raises EnvironmentFault where there are
+    GPUs and none can be used."""
     with cluster_work.connected(options, console) as cluster:
         here = here_for(names_of(options.language))
-        nodes = cluster_work.fit_nodes(cluster, here, console)
+        there = cluster_work.machines(cluster, console)
+        nodes = cluster_work.fit_nodes(there, here, console)
         print_line(console, f"cluster: {listed(nodes)}")
         wanted, recording = os.environ.get(MODEL, ""), str(options.replay_dir.resolve()) if options.replay_dir else ""
         mine = [node for node in nodes if node.id in wanted.split(",")] if wanted else nodes
         gpus = cluster_work.find_gpus(cluster, mine, here, console, recording)
+        if not gpus:
+            cluster_work.require_gpus(there, options.arch, wanted)
         models = by_model(gpus)
         if len(models) > 1:
             require_one_model_a_machine(models)

@@ -18,7 +18,7 @@ from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.executors.cluster import ray_cluster
 from gemm_tuner.executors.cluster.cluster_executor import ClusterExecutor, Stations
 from gemm_tuner.executors.cluster.compile_station import CompileStation
-from gemm_tuner.executors.cluster.nodes import Node, Versions, faults, lacks
+from gemm_tuner.executors.cluster.nodes import Node, Versions, counted, faults, lacks
 from gemm_tuner.executors.cluster.ray_cluster import ANSWER_LIMIT_S, GpuActor, RayCluster
 from gemm_tuner.executors.cluster.setup import Setup
 from gemm_tuner.executors.cluster.worker import Worker, WorkerLost
@@ -79,12 +79,16 @@ def connected(options: RunOptions, console: Console) -> Iterator[RayCluster]:
         cluster.close()
 
 
-def fit_nodes(cluster: RayCluster, here: Versions, console: Console) -> list[Node]:
-    """The machines that can work for a run; a line for each that cannot, and for a language that none compiles. here:
-    what they must have. Raises EnvironmentFault for none."""
-    fit = []
+def machines(cluster: RayCluster, console: Console) -> list[Node]:
+    """Those that are alive now; what joins the cluster later is not used."""
     with progress.waiting("look at machines", console):
-        nodes = cluster.nodes()
+        return cluster.nodes()
+
+
+def fit_nodes(nodes: Iterable[Node], here: Versions, console: Console) -> list[Node]:
+    """The machines that can work for a run; a line for each that cannot. here: what they must have. Raises
+    EnvironmentFault for none, and for a language that none compiles."""
+    fit = []
     for node in nodes:
         why = faults(node, here, times=False)
         if why:
@@ -130,6 +134,20 @@ def _answers(started: Iterable[tuple[Worker, str, Future[Any]]], console: Consol
             station.kill()
             why_not = "another job has it" if isinstance(error, TimeoutError) else str(error)
             print_line(console, f"{station.name} is left out: {why_not}")
+
+
+def require_gpus(nodes: Iterable[Node], arch: str, wanted: str) -> None:
+    """Of a run for which no GPU could be had. nodes: all machines. arch: of --arch, "" without it: times for one that
+    is named may be predicted. wanted: the machines of the GPU model that the run is for; "" for a run of all.
+
+    Raises EnvironmentFault where there are GPUs, or must be: predicted rows are then not what was asked for.
+    """
+    if wanted:
+        raise EnvironmentFault("none of the machines with this GPU model has one to time on now", where="--cluster")
+    count = sum(node.gpus for node in nodes)
+    if count and not arch:
+        what = f"it has {counted(count, 'GPU')}, of which none can be used"
+        raise EnvironmentFault(what, where="--cluster", hint="with --arch ARCH it compiles, and times are predicted")
 
 
 def find_farm(

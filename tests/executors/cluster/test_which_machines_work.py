@@ -1,0 +1,120 @@
+"""Which machines of a cluster a run gives work, and when it does not begin for lack of them."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_stand_in import ClusterStandIn
+from rich.console import Console
+from samples import gpu
+from tuning import run_options
+
+from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EnvironmentFault
+from gemm_tuner.executors.cluster import ray_cluster
+from gemm_tuner.executors.cluster.nodes import Node, look_here
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.measure.device import Machine
+from gemm_tuner.pipeline import cluster_run, cluster_work
+
+HERE = look_here()
+CORES = Node("cores", "10.0.0.1", cpus=8, gpus=0, versions=HERE)
+GPU = Node("gpu", "10.0.0.2", cpus=8, gpus=1, versions=HERE)
+OTHER = replace(GPU, id="other", address="10.0.0.3")
+SEEN = Machine((gpu(0),), {"triton": "3"}, "570"), ""
+GONE = EnvironmentFault("torch sees no GPU there")
+
+
+@pytest.fixture
+def said() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def console(said: io.StringIO) -> Console:
+    return Console(file=said, width=200)
+
+
+@pytest.fixture
+def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, console: Console) -> Any:
+    """Calls the command's function on a cluster, and returns the GPUs that its run is given."""
+
+    def on(cluster: ClusterStandIn, *, wanted: str = "", **changes: Any) -> list[str]:
+        given: list[str] = []
+
+        def begins(options: Any, console: Console, out: Console, on_cluster: cluster_work.OnCluster) -> int:
+            given.extend(worker.node for worker, _ in on_cluster.stations.gpus)
+            return 0
+
+        monkeypatch.setattr(ray_cluster, "connect", lambda *_, **__: cluster)
+        monkeypatch.setattr(cluster_run.run, "tune", begins)
+        monkeypatch.setenv(cluster_run.MODEL, wanted)
+        asked = run_options(tmp_path, GemmProblem(64, 64, 64), cluster="ray", **changes)
+        assert cluster_run.tune(asked, console, console) == 0
+        return given
+
+    return on
+
+
+def test_gpus_that_cannot_be_used_are_not_replaced_by_predictions(tuned: Any, said: io.StringIO) -> None:
+    with pytest.raises(EnvironmentFault, match="1 GPU, of which none can be used") as fault:
+        tuned(ClusterStandIn([CORES, GPU], {"gpu": GONE}))
+    assert fault.value.exit_status == EXIT_ENVIRONMENT
+    assert "torch sees no GPU there" in said.getvalue()
+
+
+def test_a_gpu_of_a_machine_that_cannot_work_counts_too(tuned: Any) -> None:
+    unfit = replace(GPU, versions=replace(HERE, triton="0.0"))
+    with pytest.raises(EnvironmentFault, match="none can be used"):
+        tuned(ClusterStandIn([CORES, unfit], {"gpu": SEEN}))
+
+
+def test_a_cluster_without_a_gpu_and_an_architecture_that_is_named_are_predicted(tuned: Any) -> None:
+    assert tuned(ClusterStandIn([CORES])) == []
+    assert tuned(ClusterStandIn([CORES, GPU], {"gpu": GONE}), arch="sm_100") == []
+
+
+@pytest.mark.parametrize("arch", ["", "sm_90"])
+def test_the_run_of_a_model_whose_machines_are_gone_predicts_nothing(tuned: Any, arch: str) -> None:
+    for there in ([CORES], [CORES, GPU]):
+        with pytest.raises(EnvironmentFault, match="GPU model"):
+            tuned(ClusterStandIn(there, {"gpu": SEEN}), wanted="old,gone", arch=arch)
+
+
+def test_the_run_of_a_model_looks_at_its_own_machines_alone(tuned: Any) -> None:
+    cluster = ClusterStandIn([CORES, GPU, OTHER], {"gpu": SEEN, "other": SEEN})
+    assert tuned(cluster, wanted="other") == ["other"]
+    assert cluster.asked == ["other"] and set(cluster.cores) == {"cores", "gpu", "other"}
+
+
+def test_a_machine_that_cannot_work_is_named_and_left_out(console: Console, said: io.StringIO) -> None:
+    unfit = replace(CORES, id="unfit", address="10.0.0.9", versions=replace(HERE, triton="0.0"))
+    assert cluster_work.fit_nodes([CORES, unfit, GPU], HERE, console) == [CORES, GPU]
+    (line,) = said.getvalue().splitlines()
+    assert "10.0.0.9" in line and "triton is 0.0" in line
+    with pytest.raises(EnvironmentFault, match="no machine"):
+        cluster_work.fit_nodes([unfit], HERE, console)
+
+
+def test_a_machine_that_cannot_time_is_named_and_its_gpus_left_alone(console: Console, said: io.StringIO) -> None:
+    bare = replace(OTHER, versions=replace(HERE, torch="0.0"))
+    cluster: Any = ClusterStandIn([GPU, bare], {"gpu": SEEN, "other": SEEN})
+    (found,) = cluster_work.find_gpus(cluster, [GPU, bare], HERE, console)
+    assert found.station.node == "gpu" and cluster.asked == ["gpu"]
+    (line,) = said.getvalue().splitlines()
+    assert "10.0.0.3" in line and "torch is 0.0" in line
+
+
+def test_a_machine_compiles_on_cores_that_its_gpus_leave_and_only_what_it_has_the_language_of() -> None:
+    here = replace(HERE, cute="nvidia-cutlass-dsl 4.8.1")
+    full = replace(GPU, versions=here)
+    bare, busy = replace(CORES, versions=replace(here, cute="")), replace(OTHER, cpus=1)
+    cluster: Any = ClusterStandIn([full, bare, busy])
+    found = cluster_work.find_farm(cluster, [full, bare, busy], here, share=2)
+    assert [(station.node, cores, lacks) for station, cores, lacks in found] == [
+        ("gpu", 3, frozenset()), ("cores", 4, frozenset({"cute"}))
+    ]  # fmt: skip
+    assert cluster.cores == {"gpu": 3, "cores": 4}
