@@ -31,8 +31,8 @@ class MachineFound:
 
 
 def look(text: str, console: Console) -> list[MachineFound]:
-    """text: the value of --cluster. console: shows what is being looked at. Raises UserError without Ray,
-    EnvironmentFault when no cluster answers."""
+    """text: the value of --cluster. console: shows what is being looked at. Raises EnvironmentFault
+    without Ray and when no cluster answers."""
     with progress.waiting("connect to Ray", console):
         cluster = ray_cluster.connect(text, cpus=1)
     try:

@@ -70,7 +70,7 @@ class OnCluster:
 
 @contextmanager
 def connected(options: RunOptions, console: Console) -> Iterator[RayCluster]:
-    """Raises UserError without Ray, EnvironmentFault when no cluster answers."""
+    """Raises EnvironmentFault without Ray and when no cluster answers."""
     with progress.waiting("connect to Ray", console):
         cluster = ray_cluster.connect(options.cluster, options.compile_workers)
     try:

@@ -36,12 +36,12 @@ IS_IT_RUNNING = "is it running (ray status), and this machine one of its own (ra
 
 
 def load_ray() -> Any:
-    """Raises UserError where Ray is not installed."""
+    """Raises EnvironmentFault where Ray is not installed."""
     try:
         import ray
     except ImportError as error:
         hint = "pip install '.[ray]' in a clone; without --cluster nothing needs it"
-        raise UserError("Ray is not installed", where=FLAG, hint=hint) from error
+        raise EnvironmentFault("Ray is not installed", where=FLAG, hint=hint) from error
     return ray
 
 
@@ -214,7 +214,7 @@ def connect(text: str, cpus: int) -> RayCluster:
     """Connects to the cluster at an address, to the one that runs on this machine, or starts one that only this machine
     can reach.
 
-    Raises UserError without Ray, EnvironmentFault when nothing answers.
+    Raises EnvironmentFault without Ray and when nothing answers, UserError for text that names no cluster.
     """
     address, ray = address_of(text), load_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -10,6 +10,7 @@ import pytest
 from samples import ROOT
 
 from gemm_tuner.cli.main import main
+from gemm_tuner.core.errors import EXIT_ENVIRONMENT
 
 SIZE = ["-m", "64", "-n", "64", "-k", "64"]
 
@@ -19,7 +20,7 @@ def test_one_line_says_what_is_missing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
-    assert main([*SIZE, "--cluster", "ray"]) == 2
+    assert main([*SIZE, "--cluster", "ray"]) == EXIT_ENVIRONMENT
     (line,) = capfd.readouterr().err.splitlines()
     assert "--cluster: Ray is not installed" in line and "pip install" in line
     assert not list(tmp_path.iterdir())
