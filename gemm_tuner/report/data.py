@@ -17,6 +17,8 @@ from gemm_tuner.core.records import Problem
 from gemm_tuner.core.workload import FIRST_KIND, workload_of
 from gemm_tuner.decide.estimates import ratio_interval
 from gemm_tuner.launch.plan import VENDOR
+from gemm_tuner.report import other_rows
+from gemm_tuner.report.other_rows import OtherRow
 from gemm_tuner.store import run_record
 from gemm_tuner.store.run_record import Final, RunRecord, SizeRecord
 from gemm_tuner.store.served import served_in_run
@@ -123,6 +125,7 @@ class Report:
     common:    the properties that all sizes have in common, which their labels leave out.
     roofs:     matrix rate by type, TFLOP/s, for the types of the sizes.
     dram_gbps: memory bandwidth, GB/s; 0 means unknown.
+    others:    the rows of other runs in the results file by which the run was found.
     """
 
     record: RunRecord
@@ -131,6 +134,7 @@ class Report:
     common: str = ""
     roofs: dict[str, float] = field(default_factory=dict)
     dram_gbps: float = 0.0
+    others: tuple[OtherRow, ...] = ()
 
     @property
     def source(self) -> str:
@@ -209,8 +213,8 @@ class Report:
         return [{key: rule.get(key, "") for key in ("rule", "kind", "why", "cut")} for rule in ordered]
 
 
-def load(folder: Path) -> Report:
-    """Reads a run's folder. Tables of sizes may be missing.
+def load(folder: Path, results_file: Path | None = None) -> Report:
+    """Reads a run's folder. Tables of sizes may be missing. results_file: of which to show the rows of other runs, too.
 
     Raises UserError if there is no run, or if a table cannot be read.
     """
@@ -227,6 +231,7 @@ def load(folder: Path) -> Report:
         common=named.common,
         roofs={key: float(rates[key]) for key in used if rates.get(key)},
         dram_gbps=float(record.device.get("dram_gbps") or 0),
+        others=other_rows.of_file(results_file, {size.problem for size in sizes}) if results_file else (),
     )
 
 

@@ -17,6 +17,7 @@ from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.decide.estimates import quantiles_us
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.report.data import Report, ReportedSize
+from gemm_tuner.report.other_rows import OtherRow
 from gemm_tuner.store.run_record import Final
 
 SUMMARY_VERSION = 1
@@ -52,6 +53,7 @@ def of_report(report: Report) -> dict[str, Any]:
         "device": record.device,
         "notes": record.notes,
         "sizes": [of_size(size) for size in report.sizes],
+        "other_rows": [of_other(one) for one in report.others],
     }
 
 
@@ -94,6 +96,19 @@ def of_served(size: ReportedSize, one: ServedChoice) -> dict[str, Any]:
         "time_us": one.time_us,
         "default_ratio": one.default_ratio,
         "over_best": size.over_best(one),
+    }
+
+
+def of_other(one: OtherRow) -> dict[str, Any]:
+    return {
+        "key": one.key,
+        "problem": one.problem.to_dict(),
+        "name": one.config,
+        "source": one.source,
+        "time_us": one.time_us,
+        "verified": one.verified.value if one.config else None,
+        "run": one.run,
+        "failure": one.failure,
     }
 
 

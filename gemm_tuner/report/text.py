@@ -25,9 +25,11 @@ def show(report: Report, console: Console, top: int) -> None:
     _line(console, report.title, style="bold")
     done = f"{report.num_chosen} of {len(report.sizes)} sizes with a configuration in {number(record.seconds)} s"
     done += f"; {report.num_unchecked} of them not checked" if report.num_unchecked else ""
+    done += f"; {others_text(report)}" if report.others else ""
     ratio = f"; vendor's time / ours, geometric mean: {number(report.vendor_ratio)}" if report.vendor_ratio else ""
     _line(console, f"{done}; times are {report.source or 'of an unknown source'}{ratio}")
     _sizes(console, report)
+    _others(console, report)
     _overruled(console, report)
     _served(console, report)
     _funnel(console, report)
@@ -108,6 +110,34 @@ def _sizes(console: Console, report: Report) -> None:
         _line(console, f"  {part}: {meaning}", style="dim")
     for text in report.config_legends if console.is_terminal else ():
         _line(console, f"  {text}", style="dim")
+
+
+def others_text(report: Report) -> str:
+    """How many rows of the results file are not of this run."""
+    count = len(report.others)
+    return f"the file has {count} more row{'s' if count > 1 else ''}, of other runs"
+
+
+def _others(console: Console, report: Report) -> None:
+    """Prints the rows of the results file that are not of this run."""
+    columns = (
+        Column("size", wraps=True),
+        Column("us", is_number=True),
+        Column("source"),
+        Column("checked", rank=2),
+        Column("run", rank=1, wraps=True),
+        Column("configuration", wraps=True),
+    )
+    rows: list[list[str | Text]] = [
+        [
+            one.label if console.is_terminal else one.key, _number(one.time_us), one.source,
+            how_checked(console, one.verified), one.run,
+            config_name(console, one.problem, one.config) or Text(one.failure, style="red"),
+        ]
+        for one in report.others
+    ]  # fmt: skip
+    if rows:
+        _say_left_out(console, _table(console, "Rows of other runs in the results file", columns, rows))
 
 
 def _name(console: Console, size: ReportedSize) -> str:

@@ -12,14 +12,15 @@ from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import OUTPUT
 from gemm_tuner.core.errors import EXIT_OK
 from gemm_tuner.report import data, html, summary, text
-from gemm_tuner.store import run_place
+from gemm_tuner.store import run_place, run_record
 from gemm_tuner.system.documents import write_text_atomically
 from gemm_tuner.system.terminal_table import print_line
 
 DESCRIPTION = """\
 Shows a run: what each rule cut, every configuration that was kept with its measured and its predicted time,
 the finals with their intervals, the roofline, the vendor library's times, the time of each stage and the
-environment. Without --text or --json it writes one HTML file that needs no network.
+environment; of a results file also the rows of other runs. Without --text or --json it writes one HTML file
+that needs no network.
 """
 EXAMPLES = """\
 examples:
@@ -49,7 +50,8 @@ def add_flags(parser: Parser) -> None:
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     """Runs the command. Raises UserError if RUN is not a run, EnvironmentFault if the page cannot be written."""
     folder = run_place.run_folder(arguments.run)
-    report = data.load(folder)
+    is_of_run = arguments.run.is_dir() or arguments.run.name == run_record.RUN_FILE
+    report = data.load(folder, None if is_of_run else arguments.run)
     if arguments.text:
         text.show(report, shown.out, arguments.top)
     if arguments.json:
