@@ -65,25 +65,36 @@ def of_the_kept(
 ) -> Iterator[str]:
     """The place by the model of configurations that the rules keep, and whether a run asks for them. predicted: it only
     predicts times."""
-    order = prepare.best_predicted(state, list(state.kept), len(state.kept))
-    places = sorted(order.index(name) + 1 for name in names)
-    one, count = len(names) == 1, len(order)
-    which = "this one" if one else "these"
+    of = f"of {len(state.kept)}"
+    which = "this one" if len(names) == 1 else "these"
     if len(set(state.predicted_us.values())) > 1:  # else there is no model
-        yield f"by the model: place {places[0]}{'' if one else f' to {places[-1]}'} of {count}"
+        order = prepare.best_predicted(state, list(state.kept), len(state.kept))
+        place_of = {name: place for place, name in enumerate(order, 1)}
+        places = sorted(place_of[name] for name in names)
+        yield f"by the model: place {places[0]}{'' if len(names) == 1 else f' to {places[-1]}'} {of}"
     if predicted:
-        of_size = predicted_candidates.of_size(options, servers, state)
-        first, more = set(of_size.first) & set(names), set(of_size.possible) & set(names)
-        among = ("" if first else "not ") + which if one else f"{len(first)} of these"
-        yield f"a run here, without such a GPU, compiles {len(of_size.first)} of the {count}, {among} among them"
-        if not first and more:
-            yield "it compiles more where few of those fit"
-        if len(first) < len(names) and not all(predicted_candidates.is_checked(options, state, one) for one in names):
-            yield f"of families that only a GPU checks it compiles {len(of_size.beside)}"
+        yield from compiled_here(options, servers, state, names)
         return
-    asked = expected_requests(options.search, count, options.kind)
-    if asked < count:
-        yield f"--search {options.search} times about {asked} of the {count}, and may not ask for {which}"
+    asked = expected_requests(options.search, len(state.kept), options.kind)
+    if asked < len(state.kept):
+        yield f"--search {options.search} times about {asked} {of}, and may not ask for {which}"
+
+
+def compiled_here(
+    options: RunOptions, servers: Sequence[Server], state: SizeState, names: Sequence[str]
+) -> Iterator[str]:
+    """How many of these a run without a GPU compiles, and why not all."""
+    of_size, one = predicted_candidates.of_size(options, servers, state), len(names) == 1
+    first, more = set(of_size.first) & set(names), set(of_size.possible) & set(names)
+    among = ("" if first else "not ") + "this one" if one else f"{len(first)} of these"
+    compiled = f"{len(of_size.first)} of {len(state.kept)}, {among} among them"
+    if len(of_size.first) == len(state.kept):
+        compiled = f"all {len(state.kept)}"
+    yield f"a run here, without such a GPU, compiles {compiled}"
+    if not first and more:
+        yield "it compiles more where few of those fit"
+    if len(first) < len(names) and not all(predicted_candidates.is_checked(options, state, name) for name in names):
+        yield f"of families that only a GPU checks it compiles {len(of_size.beside)}"
 
 
 def require_family_of(text: str, absent: Mapping[str, str]) -> None:

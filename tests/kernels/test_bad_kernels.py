@@ -34,7 +34,6 @@ def run(folder: Path, change: tuple[str, str] = ("", ""), **keys: Any) -> Done:
     [
         (("dim=-1)", "dim=-1)[:, 1:]"), {}, "reference: the reference returned (5, 36) for outputs of (5, 37)"),
         (("", ""), {"rules": ["ROWS / (ROWS - 1) > 0"]}, "zero encountered in divide (ROWS=1)"),
-        (("", ""), {"rules": [{"keep": "ROWS > 8", "why": "too small"}]}, "cut by rule_1: too small"),
     ],
 )
 def test_what_nothing_can_be_tuned_with_ends_at_once(
@@ -44,6 +43,11 @@ def test_what_nothing_can_be_tuned_with_ends_at_once(
     assert done.returncode == EXIT_INPUT, done.stderr
     (line,) = done.stderr.splitlines()
     assert words in line
+
+
+def test_cases_of_which_rules_leave_nothing_are_without_a_configuration(tmp_path: Path) -> None:
+    done = run(tmp_path, rules=[{"keep": "ROWS > 8", "why": "too small"}])
+    assert (done.returncode, "cut by rule_1: too small" in done.stdout) == (EXIT_UNVERIFIED, True), done.stderr
 
 
 def test_a_reference_that_raises_on_the_cpu_is_told_and_may_still_work_on_a_gpu(tmp_path: Path) -> None:

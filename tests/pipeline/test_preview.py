@@ -259,7 +259,7 @@ def test_explain_says_whether_a_run_without_a_gpu_compiles_what_no_rule_cuts(
     for place, is_compiled in ((1, True), (16, True), (17, False), (len(order), False)):
         out = shown(capsys, *SIZE, *flags, *PLAIN, order[place - 1])
         assert f"place {place} of {len(order)}" in out
-        assert f"compiles 16 of the {len(order)}, {'' if is_compiled else 'not '}this one" in out
+        assert f"compiles 16 of {len(order)}, {'' if is_compiled else 'not '}this one" in out
     out = shown(capsys, *SIZE, *flags, *PLAIN, "SPLIT_K=1")
     assert f"place 1 to {len(order)} of {len(order)}" in out and "16 of these" in out
 
@@ -272,7 +272,7 @@ def test_explain_says_that_a_search_may_not_ask_for_what_no_rule_cuts(
     order = by_the_model(flags)
     out = shown(capsys, *SIZE, *flags, *PLAIN, order[1])
     assert f"place 2 of {len(order)}" in out and "compiles" not in out
-    assert f"--search guided times about {expected_requests('guided', len(order), 'gemm')} of the {len(order)}" in out
+    assert f"--search guided times about {expected_requests('guided', len(order), 'gemm')} of {len(order)}" in out
     assert "times about" not in shown(capsys, *SIZE, *flags, "--search", "full", *PLAIN, order[1])
 
 
