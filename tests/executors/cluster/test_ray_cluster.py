@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
+from samples import ROOT
 
-from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EnvironmentFault
 from gemm_tuner.executors.cluster import ray_cluster
 from gemm_tuner.executors.cluster.nodes import Node
 from gemm_tuner.executors.cluster.ray_cluster import RayCluster, RayNotes
 from gemm_tuner.executors.cluster.worker import WorkerLost
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """Ray's sockets are in it."""
+    with tempfile.TemporaryDirectory(prefix="gt-ray-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def test_a_cluster_that_runs_here_and_refuses_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +70,74 @@ def test_an_address_at_which_nothing_listens_is_one_line_at_once(monkeypatch: py
     assert "ray status" in fault.value.one_line() and not asked
     with pytest.raises(EnvironmentFault, match="nothing answers there"):
         ray_cluster.connect("ray:127.0.0.1:99999", 1)
+
+
+def test_what_is_no_cluster_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Ray itself would try it for two minutes, and write what it tries past everything that could be silenced."""
+    pytest.importorskip("ray")
+    monkeypatch.setattr(ray_cluster, "ASK_LIMIT_S", 2.0)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        with pytest.raises(EnvironmentFault, match="no Ray cluster"):
+            ray_cluster.connect(f"ray:127.0.0.1:{silent.getsockname()[1]}", 1)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("mode", "written", "wanted"), [("", "1234", "token"), ("", "", ""), ("no", "1234", "no")])
+def test_a_token_that_is_here_is_used_unless_the_user_says_how(
+    mode: str, written: str, wanted: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, mode)  # restored afterwards
+        if not mode or name != "RAY_AUTH_MODE":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text(written)
+    modes: list[str] = []
+    ray = SimpleNamespace(
+        init=lambda **_: modes.append(os.environ.get("RAY_AUTH_MODE", "")),
+        _private=SimpleNamespace(worker=SimpleNamespace()),
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    ray_cluster.connect("ray:head", 1)
+    assert modes == [wanted]
+
+
+HEAD = """
+import sys, ray
+of = ray.init("local", num_cpus=1, include_dashboard=False, _temp_dir=sys.argv[1], configure_logging=False)
+print(of.address_info["gcs_address"], flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.grid  # Ray starts for 10 s
+def test_a_cluster_that_asks_for_a_token_lets_in_who_has_it(tmp_path: Path, short_folder: Path) -> None:
+    pytest.importorskip("ray")
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    homes = {name: {**mine, "HOME": str(tmp_path / name), "RAY_USAGE_STATS_ENABLED": "0"} for name in ("head", "else")}
+    for home in homes:
+        (tmp_path / home).mkdir()
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    argv = [sys.executable, "-c", HEAD, str(short_folder)]
+    with subprocess.Popen(argv, env={**homes["head"], "RAY_AUTH_MODE": "token"}, text=True, **pipes) as head:
+        assert head.stdin and head.stdout
+        look = [
+            sys.executable,
+            str(ROOT / "tune_gemm.py"),
+            "check",
+            "--cluster",
+            f"ray:{head.stdout.readline().strip()}",
+        ]
+        found = {name: subprocess.run(look, env=env, capture_output=True, text=True) for name, env in homes.items()}
+        head.stdin.close()
+    assert "1 of 1" in found["head"].stdout and found["head"].stderr == ""
+    (line,) = found["else"].stderr.splitlines()
+    assert found["else"].returncode == EXIT_ENVIRONMENT and "token" in line
 
 
 def test_what_ray_says_of_a_death_is_kept_apart_from_results(
