@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
@@ -52,6 +52,8 @@ def tune(options: RunOptions, console: Console, out: Console) -> int:
             require_one_model_a_machine(models)
             cluster.close()
             return tune_each(options, models, console, out)
+        if gpus and not wanted:
+            options = with_begun_file(options, gpus[0].model, console)
         farm = cluster_work.find_farm(cluster, nodes, here, int(os.environ.get(SHARE, "1")))
         return tune_one(options, cluster, farm, cluster_work.alike(gpus, console), console, out)
 
@@ -91,6 +93,26 @@ def require_one_model_a_machine(models: Mapping[str, Sequence[FoundGpu]]) -> Non
                 raise EnvironmentFault(what, where="--cluster", hint="start Ray there with the GPUs of one model only")
 
 
+def asked_for(options: RunOptions) -> Path:
+    return options.results_file or options.output_dir / "tuned.yaml"
+
+
+def results_files(options: RunOptions, models: Iterable[str]) -> dict[str, Path]:
+    """``NAME.<gpu>.yaml`` of each GPU model, where ``NAME.yaml`` is asked for or the default."""
+    asked = asked_for(options)
+    return {model: asked.with_name(f"{asked.stem}.{word}{asked.suffix}") for model, word in gpu_files(models).items()}
+
+
+def with_begun_file(options: RunOptions, model: str, console: Console) -> RunOptions:
+    """For the only GPU model that is there: the results file that a run of several has begun for it, where the one
+    asked for does not exist; the run then goes on. A line says so."""
+    asked, begun = asked_for(options), results_files(options, [model])[model]
+    if asked.exists() or not begun.exists():
+        return options
+    print_line(console, f"results file: {begun}, since there is no {asked}")
+    return replace(options, results_file=begun)
+
+
 @dataclass(frozen=True)
 class ModelRun:
     """The run of one GPU model. results: its file."""
@@ -103,10 +125,9 @@ class ModelRun:
 
 def runs_of(options: RunOptions, models: Mapping[str, Sequence[FoundGpu]], words: Sequence[str]) -> list[ModelRun]:
     """words: of the command line; ``-o NAME.yaml`` becomes ``NAME.<gpu>.yaml``, also where it is the default."""
-    asked, files = options.results_file or options.output_dir / "tuned.yaml", gpu_files(models)
-    runs = []
+    files, runs = results_files(options, models), []
     for model, gpus in models.items():
-        path = asked.with_name(f"{asked.stem}.{files[model]}{asked.suffix}")
+        path = files[model]
         called = {program.CALLED_AS: program.name()}
         argv = [*module_command("gemm_tuner.cli"), *words, "-o", str(path)]
         mine = ",".join(sorted({gpu.station.node for gpu in gpus}))

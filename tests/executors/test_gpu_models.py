@@ -24,10 +24,12 @@ from gemm_tuner.pipeline.cluster_run import (
     MODEL,
     SHARE,
     Started,
+    asked_for,
     by_model,
     require_one_model_a_machine,
     runs_of,
     tune_each,
+    with_begun_file,
     worst,
 )
 from gemm_tuner.pipeline.cluster_work import FoundGpu, alike, machine_of
@@ -106,6 +108,27 @@ def test_a_command_that_passes_results_on_has_them_as_its_terminal_shows_them(mo
 def test_without_a_results_file_theirs_lie_in_the_output_folder(tmp_path: Path) -> None:
     asked = run_options(tmp_path, GemmProblem(64, 64, 64))
     assert [one.results.parent for one in runs_of(asked, by_model(GPUS), [])] == [asked.output_dir] * 2
+
+
+def test_with_one_model_left_the_file_that_several_began_for_it_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the same command would time again what is finished: where results go is part of what names a run."""
+    monkeypatch.chdir(tmp_path)
+    console = Console(file=io.StringIO())
+    for asked in (
+        run_options(tmp_path, GemmProblem(64, 64, 64), **more) for more in ({}, {"results_file": Path("mine.yaml")})
+    ):
+        asked.output_dir.mkdir(exist_ok=True)
+        amd, nvidia = runs_of(asked, by_model(GPUS), [])
+        assert with_begun_file(asked, nvidia.model, console) == asked
+        amd.results.touch()
+        assert with_begun_file(asked, nvidia.model, console) == asked
+        nvidia.results.touch()
+        of_one = with_begun_file(asked, nvidia.model, console)
+        assert of_one.results_file == nvidia.results == Path(nvidia.argv[-1])
+        asked_for(asked).touch()
+        assert with_begun_file(asked, nvidia.model, console) == asked
 
 
 def test_a_machine_with_two_models_is_refused() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from tuning import run_options
 
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EnvironmentFault
 from gemm_tuner.executors.cluster import ray_cluster
-from gemm_tuner.executors.cluster.nodes import Node, look_here
+from gemm_tuner.executors.cluster.nodes import Node, gpu_files, look_here
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline import cluster_run, cluster_work
+from gemm_tuner.pipeline.cluster_work import OnCluster
+from gemm_tuner.pipeline.run_options import RunOptions
 
 HERE = look_here()
 CORES = Node("cores", "10.0.0.1", cpus=8, gpus=0, versions=HERE)
@@ -38,53 +40,75 @@ def console(said: io.StringIO) -> Console:
     return Console(file=said, width=200)
 
 
-@pytest.fixture
-def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, console: Console) -> Any:
-    """Calls the command's function on a cluster, and returns the GPUs that its run is given."""
+@dataclass
+class Command:
+    """The command's function, up to where its run begins. began: with these options, and what it was given."""
 
-    def on(cluster: ClusterStandIn, *, wanted: str = "", **changes: Any) -> list[str]:
-        given: list[str] = []
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+    console: Console
+    began: list[tuple[RunOptions, OnCluster]] = field(default_factory=list)
 
-        def begins(options: Any, console: Console, out: Console, on_cluster: cluster_work.OnCluster) -> int:
-            given.extend(worker.node for worker, _ in on_cluster.stations.gpus)
+    def __call__(self, cluster: ClusterStandIn, *, wanted: str = "", **changes: Any) -> list[str]:
+        """The machines whose GPUs the run is given."""
+
+        def begins(options: RunOptions, console: Console, out: Console, on_cluster: OnCluster) -> int:
+            self.began.append((options, on_cluster))
             return 0
 
-        monkeypatch.setattr(ray_cluster, "connect", lambda *_, **__: cluster)
-        monkeypatch.setattr(cluster_run.run, "tune", begins)
-        monkeypatch.setenv(cluster_run.MODEL, wanted)
-        asked = run_options(tmp_path, GemmProblem(64, 64, 64), cluster="ray", **changes)
-        assert cluster_run.tune(asked, console, console) == 0
-        return given
-
-    return on
+        self.monkeypatch.setattr(ray_cluster, "connect", lambda *_, **__: cluster)
+        self.monkeypatch.setattr(cluster_run.run, "tune", begins)
+        self.monkeypatch.setenv(cluster_run.MODEL, wanted)
+        asked = run_options(self.folder, GemmProblem(64, 64, 64), cluster="ray", **changes)
+        assert cluster_run.tune(asked, self.console, self.console) == 0
+        return [worker.node for worker, _ in self.began[-1][1].stations.gpus]
 
 
-def test_gpus_that_cannot_be_used_are_not_replaced_by_predictions(tuned: Any, said: io.StringIO) -> None:
+@pytest.fixture
+def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, console: Console) -> Command:
+    return Command(tmp_path, monkeypatch, console)
+
+
+def test_gpus_that_cannot_be_used_are_not_replaced_by_predictions(tuned: Command, said: io.StringIO) -> None:
     with pytest.raises(EnvironmentFault, match="1 GPU, of which none can be used") as fault:
         tuned(ClusterStandIn([CORES, GPU], {"gpu": GONE}))
     assert fault.value.exit_status == EXIT_ENVIRONMENT
     assert "torch sees no GPU there" in said.getvalue()
 
 
-def test_a_gpu_of_a_machine_that_cannot_work_counts_too(tuned: Any) -> None:
+def test_a_gpu_of_a_machine_that_cannot_work_counts_too(tuned: Command) -> None:
     unfit = replace(GPU, versions=replace(HERE, triton="0.0"))
     with pytest.raises(EnvironmentFault, match="none can be used"):
         tuned(ClusterStandIn([CORES, unfit], {"gpu": SEEN}))
 
 
-def test_a_cluster_without_a_gpu_and_an_architecture_that_is_named_are_predicted(tuned: Any) -> None:
+def test_a_cluster_without_a_gpu_and_an_architecture_that_is_named_are_predicted(tuned: Command) -> None:
     assert tuned(ClusterStandIn([CORES])) == []
     assert tuned(ClusterStandIn([CORES, GPU], {"gpu": GONE}), arch="sm_100") == []
 
 
 @pytest.mark.parametrize("arch", ["", "sm_90"])
-def test_the_run_of_a_model_whose_machines_are_gone_predicts_nothing(tuned: Any, arch: str) -> None:
+def test_the_run_of_a_model_whose_machines_are_gone_predicts_nothing(tuned: Command, arch: str) -> None:
     for there in ([CORES], [CORES, GPU]):
         with pytest.raises(EnvironmentFault, match="GPU model"):
             tuned(ClusterStandIn(there, {"gpu": SEEN}), wanted="old,gone", arch=arch)
 
 
-def test_the_run_of_a_model_looks_at_its_own_machines_alone(tuned: Any) -> None:
+def test_the_run_of_the_only_model_goes_on_with_the_file_of_that_model(
+    tuned: Command, tmp_path: Path, said: io.StringIO
+) -> None:
+    (word,) = gpu_files([gpu(0)["name"]]).values()
+    begun = tmp_path / f"tuned.{word}.yaml"
+    for path in (begun, tmp_path / f"tuned.own.{word}.yaml"):
+        path.touch()
+    assert tuned(ClusterStandIn([GPU], {"gpu": SEEN}), results_file=tmp_path / "tuned.yaml") == ["gpu"]
+    assert tuned.began[-1][0].results_file == begun and str(begun) in said.getvalue()
+    own = tmp_path / "tuned.own.yaml"
+    assert tuned(ClusterStandIn([GPU], {"gpu": SEEN}), wanted="gpu", results_file=own) == ["gpu"]
+    assert tuned.began[-1][0].results_file == own
+
+
+def test_the_run_of_a_model_looks_at_its_own_machines_alone(tuned: Command) -> None:
     cluster = ClusterStandIn([CORES, GPU, OTHER], {"gpu": SEEN, "other": SEEN})
     assert tuned(cluster, wanted="other") == ["other"]
     assert cluster.asked == ["other"] and set(cluster.cores) == {"cores", "gpu", "other"}
