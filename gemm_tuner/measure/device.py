@@ -110,10 +110,13 @@ def lock_name(gpu: Mapping[str, Any], name: str) -> str:
     return str(gpu.get("uuid") or gpu.get("pci") or f"number-{name}")
 
 
+def backend_of(gpu: Mapping[str, Any]) -> str:
+    return "hip" if str(gpu["arch"]).startswith("gfx") else "cuda"
+
+
 def lock_name_here(gpu: Mapping[str, Any]) -> str:
     """``lock_name`` of a GPU that this process sees under its number."""
-    backend = "hip" if str(gpu["arch"]).startswith("gfx") else "cuda"
-    return lock_name(gpu, driver_name(gpu, visible_gpu(backend, gpu["id"], os.environ)))
+    return lock_name(gpu, driver_name(gpu, visible_gpu(backend_of(gpu), gpu["id"], os.environ)))
 
 
 def choose_gpus(machine: Machine, gpu_ids: tuple[int, ...] | None, ngpus: int | None) -> tuple[int, ...]:

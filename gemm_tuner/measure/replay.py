@@ -37,12 +37,14 @@ def write_recording(
     machine: Machine,
     gpu: int,
     profiler: Profiler,
+    profiler_version: str,
     how: dict[str, str | int],
     made_with: str = "",
     screener: Profiler | None = None,
 ) -> None:
     """Writes recording.json with what a replay needs.
 
+    profiler:  of the finals, and its version where they ran.
     how:       how it was timed: ``init_type``, ``seed`` and ``l2`` of the results file's header.
     made_with: the flags of the run's search space.
     screener:  the profiler of screening, if it is another one than that of the finals.
@@ -52,7 +54,7 @@ def write_recording(
         "versions": machine.versions,
         "driver": machine.driver,
         "profiler": profiler.name,
-        "profiler_version": profiler.version() or "",
+        "profiler_version": profiler_version,
         "how": how,
         "made_with": made_with,
         "screener": screener.name if screener else "",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, TimeoutError
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.executors.cluster import ray_cluster
+from gemm_tuner.executors.cluster.gpu_station import Seen
 from gemm_tuner.executors.cluster.nodes import Node, Versions, counted, faults, lacks, look_here
 from gemm_tuner.executors.cluster.ray_cluster import ANSWER_LIMIT_S, GpuActor, RayCluster
 from gemm_tuner.executors.cluster.worker import WorkerLost
@@ -21,13 +22,16 @@ from gemm_tuner.system import progress
 @dataclass(frozen=True)
 class MachineFound:
     """A machine of a cluster. gpus: "MODEL, ARCH" of each that could be looked at. compiles, times: whether a run that
-    is started here would give it such work. wrong: what keeps it from more."""
+    is started here would give it such work. wrong: what keeps it from more. driver, profilers: versions, as far as a
+    GPU could be looked at."""
 
     node: Node
     gpus: tuple[str, ...]
     compiles: bool
     times: bool
     wrong: tuple[str, ...]
+    driver: str = ""
+    profilers: Mapping[str, str] = field(default_factory=dict)
 
 
 def look(text: str, console: Console) -> list[MachineFound]:
@@ -57,18 +61,19 @@ def _look_at(node: Node, here: Versions, answers: Iterable[Future[Any]], until_s
     wrong = faults(node, here, times=node.gpus > 0)
     if node.gpus == 0 and node.versions:
         wrong += [f"{text}: it compiles no kernels of {name}" for name, text in lacks(node, here).items()]
-    gpus = []
+    gpus, driver, profilers = [], "", dict[str, str]()
     for number, answer in enumerate(answers):
         try:
-            machine, _ = answer.result(max(0.0, until_s - time.monotonic()))
-            gpu = machine.gpu(0)
+            seen: Seen = answer.result(max(0.0, until_s - time.monotonic()))
+            gpu, driver, profilers = seen.machine.gpu(0), seen.machine.driver, dict(seen.profilers)
             gpus.append(f"{gpu['name']}, {gpu['arch']}")
         except TimeoutError:
             wrong.append(f"GPU {number}: another job has it")
         except (EnvironmentFault, WorkerLost) as error:
             wrong.append(f"GPU {number}: {error}")
     compiles = not faults(node, here, times=False) and node.cpus > node.gpus
-    return MachineFound(node, tuple(gpus), compiles, bool(gpus) and not faults(node, here, times=True), tuple(wrong))
+    times = bool(gpus) and not faults(node, here, times=True)
+    return MachineFound(node, tuple(gpus), compiles, times, tuple(wrong), driver, profilers)
 
 
 def lines(found: Sequence[MachineFound]) -> Iterator[str]:
@@ -83,6 +88,9 @@ def lines(found: Sequence[MachineFound]) -> Iterator[str]:
             names = ("tuner", "python", "triton", "torch", *(("cute",) if of.cute else ()))
             told = ((name, getattr(of, name) or "not installed") for name in names)
             yield f"  {', '.join(' '.join(pair) for pair in told)}"
+        if one.gpus:
+            tools = ", ".join(f"{name} {version}" for name, version in one.profilers.items())
+            yield f"  driver {one.driver or 'not told'}; profilers: {tools or 'none'}"
         yield from (f"  GPU: {gpu}" for gpu in one.gpus)
         yield from (f"  wrong: {text}" for text in one.wrong)
     compiling, timing = sum(one.compiles for one in found), sum(len(one.gpus) for one in found if one.times)

@@ -21,7 +21,7 @@ from gemm_tuner.executors.cluster.worker import Worker
 from gemm_tuner.languages.together import names_of
 from gemm_tuner.measure import probe
 from gemm_tuner.measure.device import Machine, lock_name
-from gemm_tuner.pipeline import cluster_work, run
+from gemm_tuner.pipeline import cluster_profilers, cluster_work, run
 from gemm_tuner.pipeline.cluster_work import FoundGpu, OnCluster
 from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.system import program, progress
@@ -55,7 +55,8 @@ def tune(options: RunOptions, console: Console, out: Console) -> int:
         if gpus and not wanted:
             options = with_begun_file(options, gpus[0].model, console)
         farm = cluster_work.find_farm(cluster, nodes, here, int(os.environ.get(SHARE, "1")))
-        return tune_one(options, cluster, farm, cluster_work.alike(gpus, console), console, out)
+        gpus = cluster_profilers.fit(cluster_work.alike(gpus, console), options, console)
+        return tune_one(options, cluster, farm, gpus, console, out)
 
 
 def by_model(gpus: Sequence[FoundGpu]) -> dict[str, list[FoundGpu]]:
@@ -77,7 +78,8 @@ def tune_one(
         options = replace(options, profiler="replay", replay_dir=Path(gpus[0].recording))
     # Nothing of a recording may be locked: its GPU is there once for each station.
     locks = ["" if one.recording else lock_name(one.machine.gpu(0), one.station.name) for one in gpus]
-    stations = Stations(tuple((one.station, lock) for one, lock in zip(gpus, locks, strict=True)), tuple(farm))
+    locked = tuple((one.station, lock) for one, lock in zip(gpus, locks, strict=True))
+    stations = Stations(locked, tuple(farm), cluster_profilers.common(gpus))
     machine = cluster_work.machine_of(gpus) if gpus else Machine((), probe.versions(), "")
     return run.tune(options, console, out, OnCluster(machine, stations, cluster.keep_logs))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, TimeoutError
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,14 @@ from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.executors.cluster import ray_cluster
 from gemm_tuner.executors.cluster.cluster_executor import ClusterExecutor, Stations
 from gemm_tuner.executors.cluster.compile_station import CompileStation
+from gemm_tuner.executors.cluster.gpu_station import Seen
 from gemm_tuner.executors.cluster.nodes import Node, Versions, counted, faults, lacks
 from gemm_tuner.executors.cluster.ray_cluster import ANSWER_LIMIT_S, GpuActor, RayCluster
 from gemm_tuner.executors.cluster.setup import Setup
 from gemm_tuner.executors.cluster.worker import Worker, WorkerLost
 from gemm_tuner.executors.local import LocalExecutor
 from gemm_tuner.languages.together import names_of
-from gemm_tuner.measure.device import Machine
+from gemm_tuner.measure.device import Machine, backend_of
 from gemm_tuner.pipeline.run_options import RunOptions
 from gemm_tuner.store.store import Store
 from gemm_tuner.system import progress
@@ -34,12 +35,17 @@ from gemm_tuner.system.terminal_table import print_line
 @dataclass(frozen=True)
 class FoundGpu:
     """A station and what it says of its GPU. recording: the folder of one that answers in its place. host: the address
-    of its machine."""
+    of its machine. profilers: versions of those there, by their names."""
 
     station: Worker
     machine: Machine
     recording: str = ""
     host: str = ""
+    profilers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def backend(self) -> str:
+        return backend_of(self.machine.gpu(0))
 
     @property
     def model(self) -> str:
@@ -128,8 +134,8 @@ def _answers(started: Iterable[tuple[Worker, str, Future[Any]]], console: Consol
     until = time.monotonic() + ANSWER_LIMIT_S
     for station, host, answer in started:
         try:
-            machine, played = answer.result(max(0.0, until - time.monotonic()))
-            yield FoundGpu(station, machine, played, host)
+            seen: Seen = answer.result(max(0.0, until - time.monotonic()))
+            yield FoundGpu(station, seen.machine, seen.recording, host, seen.profilers)
         except (EnvironmentFault, WorkerLost, TimeoutError) as error:
             station.kill()
             why_not = "another job has it" if isinstance(error, TimeoutError) else str(error)
@@ -167,14 +173,19 @@ def find_farm(
 
 def alike(gpus: Sequence[FoundGpu], console: Console) -> list[FoundGpu]:
     """The GPUs of a model that most have the like of; a line for each other one, which is left out."""
-    kinds = Counter(gpu.kind for gpu in gpus)
+    return like_most(gpus, lambda gpu: gpu.kind, console)
+
+
+def like_most(gpus: Sequence[FoundGpu], kind_of: Callable[[FoundGpu], str], console: Console) -> list[FoundGpu]:
+    """The GPUs of the kind that is most frequent; a line for each other one, which is left out."""
+    kinds = Counter(map(kind_of, gpus))
     found = []
     for gpu in gpus:
-        if gpu.kind == max(kinds, key=lambda kind: (kinds[kind], kind)):
+        if kind_of(gpu) == max(kinds, key=lambda kind: (kinds[kind], kind)):
             found.append(gpu)
         else:
             gpu.station.kill()
-            print_line(console, f"{gpu.station.name} is left out: it has {gpu.kind}, unlike most {gpu.model}")
+            print_line(console, f"{gpu.station.name} is left out: it has {kind_of(gpu)}, unlike most {gpu.model}")
     return found
 
 

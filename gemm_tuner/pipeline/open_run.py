@@ -20,6 +20,7 @@ from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.run_options import IN_PROCESS, RunOptions
 from gemm_tuner.pipeline.session import ProfilerUsed, Session, how_timed, session_of
+from gemm_tuner.profilers import Profiler, VersionOf
 from gemm_tuner.profilers.proton import Proton
 from gemm_tuner.source import codegen
 from gemm_tuner.store import older_configs
@@ -50,10 +51,11 @@ def opened(
         require_same_device(options.results_file, earlier, environment.device.name, environment.device.target.arch)
     with log.waiting("find the profiler"):
         backend, measured = environment.device.target.backend, environment.source == "measured"
-        used = profilers_of(options, backend, timed) if measured else None
-    named = named_of(used.finals) if used else environment.source
+        version_of = stations.version_of if stations else profilers.version_here
+        used = profilers_of(options, backend, timed, version_of) if measured else None
+    named = named_of(used.finals, version_of) if used else environment.source
     if used and used.screening is not used.finals:
-        named += f", screening: {named_of(used.screening) if used.screening else IN_PROCESS}"
+        named += f", screening: {named_of(used.screening, version_of) if used.screening else IN_PROCESS}"
     log.passed("find the profiler")
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
         folder, store = run_start.begin(
@@ -68,7 +70,8 @@ def opened(
             options = replace(options, older=older_configs.kept(store), older_served=older_configs.kept_served(store))
         began_s = store.fact("began_s", time.time())
         stack.enter_context(kernel_cache.in_use(folder.cache, options.language, began_s, options.cache_limit_bytes))
-        said, costs = profiler_used(used.finals if used else None, environment), Costs(folder.cache / COSTS_FILE)
+        said = profiler_used(used.finals if used else None, environment, version_of)
+        costs = Costs(folder.cache / COSTS_FILE)
         session = session_of(options, environment, folder, store, asked, log, said, costs, used, stations)
         launchers: Sequence[Launcher] = ()
         if not run_start.is_finished(store):
@@ -85,36 +88,37 @@ def opened(
         yield launchers, session
 
 
-def named_of(profiler: profilers.Profiler) -> str:
-    return f"{profiler.name} {profiler.version() or ''}".strip()
+def named_of(profiler: Profiler, version_of: VersionOf) -> str:
+    return f"{profiler.name} {version_of(profiler) or ''}".strip()
 
 
-def screener_of(options: RunOptions, profiler: profilers.Profiler, backend: str) -> profilers.Profiler | None:
+def screener_of(options: RunOptions, profiler: Profiler, backend: str, version_of: VersionOf) -> Profiler | None:
     """The profiler of screening; None for proton inside the launcher process. Raises EnvironmentFault for a tool that
     is not installed."""
     if options.screen_with not in (profilers.AUTO, IN_PROCESS):
-        return profilers.select(options.screen_with, backend, SCREEN_FLAG)
+        return profilers.select(options.screen_with, backend, SCREEN_FLAG, version_of)
     proton = Proton()
-    if proton.supports(backend) and proton.version() is not None:
+    if proton.supports(backend) and version_of(proton) is not None:
         return None
     if options.screen_with == IN_PROCESS:
         what = f"proton cannot time {backend} kernels here"
-        raise profilers.unusable(what, backend, proton.install_hint, SCREEN_FLAG)
+        raise profilers.unusable(what, backend, proton.install_hint, SCREEN_FLAG, version_of)
     return profiler
 
 
-def profilers_of(options: RunOptions, backend: str, timed: bool) -> Profilers:
-    """The profilers of finals and screening. Raises EnvironmentFault for a tool that is not installed."""
+def profilers_of(options: RunOptions, backend: str, timed: bool, version_of: VersionOf) -> Profilers:
+    """The profilers of finals and screening. version_of: where kernels are timed. Raises EnvironmentFault for a tool
+    that is not installed there."""
     # Checks need no profiler; proton is always installed and is never started.
-    finals = profilers.select(options.profiler if timed else "proton", backend)
-    return Profilers(finals, screener_of(options, finals, backend))
+    finals = profilers.select(options.profiler if timed else "proton", backend, version_of=version_of)
+    return Profilers(finals, screener_of(options, finals, backend, version_of))
 
 
-def profiler_used(profiler: profilers.Profiler | None, environment: Environment) -> ProfilerUsed:
+def profiler_used(profiler: Profiler | None, environment: Environment, version_of: VersionOf) -> ProfilerUsed:
     """The profiler for the results file: that of this run, or of the recording."""
     recording = environment.recording
     if profiler is not None:
-        return ProfilerUsed(profiler.name, profiler.version() or "")
+        return ProfilerUsed(profiler.name, version_of(profiler) or "")
     return (
         ProfilerUsed(f"replay of {recording.profiler.name}", recording.profiler_version)
         if recording
@@ -133,5 +137,5 @@ def watch_and_record(session: Session, used: Profilers) -> None:
         session.log.say(f"throttling of the GPU is not watched: {reason}")
     if not (raw / replay.RECORDING).exists():
         how, made_with = how_timed(options, environment), recorded.made_with(options)
-        by = used.finals, how, made_with, used.screening or Proton()
+        by = used.finals, session.profiler.version, how, made_with, used.screening or Proton()
         replay.write_recording(raw, environment.machine, environment.gpus[0], *by)

@@ -228,7 +228,7 @@ def test_a_recording_is_read_with_all_that_the_probe_says_of_a_gpu(tmp_path: Pat
     before = replay.load(RAW)
     gpu = {**before.machine.gpus[0], "uuid": "GPU-1", "pci": "0000:c3:00"}
     replay.write_recording(
-        tmp_path, replace(before.machine, gpus=(gpu,)), 0, before.profiler, before.how, "--search all"
+        tmp_path, replace(before.machine, gpus=(gpu,)), 0, before.profiler, "1", before.how, "--search all"
     )
     assert replay.load(tmp_path).machine.gpus == (gpu,)
 

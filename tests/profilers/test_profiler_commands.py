@@ -320,14 +320,14 @@ def test_a_named_tool_that_is_not_installed(bin_dir: Path) -> None:
     with pytest.raises(EnvironmentFault, match="nsys is not installed") as caught:
         select("nsys", "cuda")
     assert "install NVIDIA Nsight Systems" in caught.value.hint
-    assert "available here: ncu" in caught.value.hint
+    assert "available: ncu" in caught.value.hint
 
 
 def test_a_named_tool_for_another_gpu(bin_dir: Path) -> None:
     stand_in(bin_dir, "nsys", "echo version 1.0")
     with pytest.raises(EnvironmentFault, match="nsys cannot time hip kernels") as caught:
         select("nsys", "hip")
-    assert "available here: none" in caught.value.hint
+    assert "available: none" in caught.value.hint
 
 
 def test_an_unknown_name_lists_those_there_are() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -19,16 +19,22 @@ from gemm_tuner.executors.executor import Executor
 from gemm_tuner.executors.local import LocalExecutor
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure.launcher import HostChecker, Launcher
+from gemm_tuner.profilers import Profiler
 from gemm_tuner.store.store import Store
 
 
 @dataclass(frozen=True)
 class Stations:
-    """What a run was given of a cluster: a station for each of its GPUs, with the GPU's lock; and machines that
-    compile, with their number of workers and the languages that they lack."""
+    """What a run was given of a cluster: a station for each of its GPUs, with the GPU's lock; machines that compile,
+    with their number of workers and the languages that they lack; and the versions of the profilers that all machines
+    with its GPUs have."""
 
     gpus: tuple[tuple[Worker, str], ...]
     farm: tuple[tuple[Worker, int, frozenset[str]], ...]
+    profilers: Mapping[str, str] = field(default_factory=dict)
+
+    def version_of(self, profiler: Profiler) -> str | None:
+        return self.profilers.get(profiler.name)
 
 
 @dataclass

@@ -7,11 +7,12 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gemm_tuner import profilers
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.language import Artifact
 from gemm_tuner.core.records import Problem, Timing
@@ -68,6 +69,16 @@ class Failed:
     files: tuple[tuple[str, bytes], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A station's GPU and the versions there. recording: the folder of one that answers in its place, else "".
+    profilers: the versions of those that can time on it, by their names; none for a recording."""
+
+    machine: Machine
+    recording: str
+    profilers: Mapping[str, str]
+
+
 def show_only(gpu_ids: list[str], environ: MutableMapping[str, str], *, is_amd: bool) -> None:
     """Leaves these GPUs visible, as the driver numbers them, to the processes that a station starts; whatever the
     scheduler has set. On AMD every variable that is not ROCR_VISIBLE_DEVICES would number them anew."""
@@ -97,14 +108,14 @@ class GpuStation:
         self._locks, self._locking, self._plans = ExitStack(), threading.Lock(), 0
         self._scripts, self._cache = self._root / "scripts", self._root / "cache"
 
-    def look(self) -> tuple[Machine, str]:
-        """The GPU and the versions here, and the folder of the recording that answers for it, if one does. Raises
-        EnvironmentFault without a GPU."""
+    def look(self) -> Seen:
+        """Raises EnvironmentFault without a GPU."""
         machine = replay.load(Path(self._recording)).machine if self._recording else device.look()
         self._seen = machine
         if not machine.gpus:
             raise EnvironmentFault("torch sees no GPU there")
-        return machine, self._recording
+        found = {} if self._recording else profilers.installed(device.backend_of(machine.gpu(0)))
+        return Seen(machine, self._recording, found)
 
     @property
     def _gpu(self) -> str:

@@ -15,6 +15,7 @@ from tuning import run_options
 
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EnvironmentFault
 from gemm_tuner.executors.cluster import ray_cluster
+from gemm_tuner.executors.cluster.gpu_station import Seen
 from gemm_tuner.executors.cluster.nodes import Node, gpu_files, look_here
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.measure.device import Machine
@@ -26,7 +27,7 @@ HERE = look_here()
 CORES = Node("cores", "10.0.0.1", cpus=8, gpus=0, versions=HERE)
 GPU = Node("gpu", "10.0.0.2", cpus=8, gpus=1, versions=HERE)
 OTHER = replace(GPU, id="other", address="10.0.0.3")
-SEEN = Machine((gpu(0),), {"triton": "3"}, "570"), ""
+SEEN = Seen(Machine((gpu(0),), {"triton": "3"}, "570"), "", {"proton": "3"})
 GONE = EnvironmentFault("torch sees no GPU there")
 
 
@@ -112,6 +113,15 @@ def test_the_run_of_a_model_looks_at_its_own_machines_alone(tuned: Command) -> N
     cluster = ClusterStandIn([CORES, GPU, OTHER], {"gpu": SEEN, "other": SEEN})
     assert tuned(cluster, wanted="other") == ["other"]
     assert cluster.asked == ["other"] and set(cluster.cores) == {"cores", "gpu", "other"}
+
+
+def test_a_run_is_given_gpus_of_machines_with_its_profiler_and_knows_the_versions(tuned: Command) -> None:
+    with_nsys = replace(SEEN, profilers={"nsys": "2025.5", "proton": "3"})
+    cluster = ClusterStandIn([GPU, OTHER], {"gpu": SEEN, "other": with_nsys})
+    assert tuned(cluster, profiler="nsys") == ["other"]
+    assert tuned.began[-1][1].stations.profilers == {"nsys": "2025.5", "proton": "3"}
+    assert tuned(cluster) == ["gpu", "other"]
+    assert tuned.began[-1][1].stations.profilers == {"proton": "3"}
 
 
 def test_a_machine_that_cannot_work_is_named_and_left_out(console: Console, said: io.StringIO) -> None:
