@@ -92,9 +92,11 @@ def named_of(profiler: Profiler, version_of: VersionOf) -> str:
     return f"{profiler.name} {version_of(profiler) or ''}".strip()
 
 
-def screener_of(options: RunOptions, profiler: Profiler, backend: str, version_of: VersionOf) -> Profiler | None:
+def screener_of(
+    options: RunOptions, profiler: Profiler, backend: str, version_of: VersionOf = profilers.version_here
+) -> Profiler | None:
     """The profiler of screening; None for proton inside the launcher process. Raises EnvironmentFault for a tool that
-    is not installed."""
+    is not installed where kernels are timed."""
     if options.screen_with not in (profilers.AUTO, IN_PROCESS):
         return profilers.select(options.screen_with, backend, SCREEN_FLAG, version_of)
     proton = Proton()

@@ -6,12 +6,10 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import socket
-import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,35 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import EnvironmentFault, UserError
+from gemm_tuner.executors.cluster.admission import FLAG, IS_IT_RUNNING, be_let_in
 from gemm_tuner.executors.cluster.gpu_station import GpuStation
 from gemm_tuner.executors.cluster.nodes import Node, Versions, counted
 from gemm_tuner.executors.cluster.worker import WorkerLost
-from gemm_tuner.system.child_output import run_child
-from gemm_tuner.system.installation import IMPORT_ROOT, import_path
+from gemm_tuner.system.installation import import_path
 
 LOOPBACK = "127.0.0.1"
 LOGS = "ray_logs"
-FLAG = "--cluster"
 # For a task that asks a machine what it is; a station that starts may have to wait for a process of Ray.
 ANSWER_LIMIT_S = 60.0
 CALLS_AT_ONCE = 32
 MOST_NOTES = 1000
-# For a connection to a cluster's head.
-REACH_LIMIT_S = 10.0
-# Asks a cluster's head who it is. What Ray then names, if it is its token that is wrong.
-ASK = """
-import sys
-try:
-    from ray._raylet import GcsClient
-except ImportError:
-    sys.exit()  # another version: what cannot be asked is tried
-GcsClient(address=sys.argv[1])
-"""
-ASK_LIMIT_S = 20.0
-BY_TOKEN = ("AuthenticationError", "authentication_token")
-AUTH_MODE = "RAY_AUTH_MODE"
-TOKEN = "it is ~/.ray/auth_token of the head: copy it to this machine, and leave RAY_AUTH_MODE unset"
-IS_IT_RUNNING = "is it running (ray status), and this machine one of its own (ray start --address=ADDRESS)?"
 
 
 def load_ray() -> Any:
@@ -232,11 +213,9 @@ def connect(text: str, cpus: int) -> RayCluster:
     Raises EnvironmentFault without Ray and when nothing answers, UserError for text that names no cluster.
     """
     address = address_of(text)
-    if address and has_token(os.environ):
-        os.environ.setdefault(AUTH_MODE, "token")  # as Ray does where it is given no address; it reads it at its import
+    be_let_in(address, text)
     ray = load_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    require_ray(address, text)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     try:
         ray.init(address=address or "auto", **quiet)
@@ -253,36 +232,6 @@ def connect(text: str, cpus: int) -> RayCluster:
         **quiet,
     )  # fmt: skip
     return RayCluster(ray, "local", folder=folder)
-
-
-def has_token(environ: Mapping[str, str]) -> bool:
-    """Whether there is a token where Ray looks for one. With it also clusters answer that ask for none."""
-    if environ.get("RAY_AUTH_TOKEN") or environ.get("RAY_AUTH_TOKEN_PATH"):
-        return True
-    with suppress(OSError, RuntimeError):  # no home
-        return (Path.home() / ".ray" / "auth_token").stat().st_size > 0
-    return False
-
-
-def require_ray(address: str, text: str) -> None:
-    """Raises EnvironmentFault where no cluster answers at HOST:PORT, or one that does not let this process in. text: of
-    the flag.
-
-    Ray would try for minutes, with a warning each second, or abort: a process of its own asks first.
-    """
-    host, colon, port = address.rpartition(":")
-    if not colon or "/" in host or not port.isdecimal():
-        return
-    where = f"{FLAG} {text}"
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), REACH_LIMIT_S).close()
-    except (OSError, OverflowError) as error:
-        raise EnvironmentFault(f"nothing answers there: {error}", where=where, hint=IS_IT_RUNNING) from error
-    said = run_child([sys.executable, "-c", ASK, address], os.environ, IMPORT_ROOT, ASK_LIMIT_S)
-    if any(word in said.stderr for word in BY_TOKEN):
-        raise EnvironmentFault("Ray's token is missing here, or is not the cluster's", where=where, hint=TOKEN)
-    if said.timed_out or said.exit_status:
-        raise EnvironmentFault("what answers there is no Ray cluster", where=where, hint=IS_IT_RUNNING)
 
 
 def listen_here_only(ray: Any) -> None:

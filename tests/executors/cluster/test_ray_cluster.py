@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,8 @@ import pytest
 from samples import ROOT
 
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EnvironmentFault
-from gemm_tuner.executors.cluster import ray_cluster
+from gemm_tuner.executors.cluster import admission, ray_cluster
+from gemm_tuner.executors.cluster.gpu_station import REPLAY_VARIABLE
 from gemm_tuner.executors.cluster.nodes import Node
 from gemm_tuner.executors.cluster.ray_cluster import RayCluster, RayNotes
 from gemm_tuner.executors.cluster.worker import WorkerLost
@@ -77,7 +79,7 @@ def test_what_is_no_cluster_is_told_in_one_line(
 ) -> None:
     """Ray itself would try it for two minutes, and write what it tries past everything that could be silenced."""
     pytest.importorskip("ray")
-    monkeypatch.setattr(ray_cluster, "ASK_LIMIT_S", 2.0)
+    monkeypatch.setattr(admission, "ASK_LIMIT_S", 2.0)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -86,58 +88,49 @@ def test_what_is_no_cluster_is_told_in_one_line(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(("mode", "written", "wanted"), [("", "1234", "token"), ("", "", ""), ("no", "1234", "no")])
-def test_a_token_that_is_here_is_used_unless_the_user_says_how(
-    mode: str, written: str, wanted: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
-        monkeypatch.setenv(name, mode)  # restored afterwards
-        if not mode or name != "RAY_AUTH_MODE":
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".ray").mkdir()
-    (tmp_path / ".ray" / "auth_token").write_text(written)
-    modes: list[str] = []
-    ray = SimpleNamespace(
-        init=lambda **_: modes.append(os.environ.get("RAY_AUTH_MODE", "")),
-        _private=SimpleNamespace(worker=SimpleNamespace()),
-    )
-    monkeypatch.setitem(sys.modules, "ray", ray)
-    ray_cluster.connect("ray:head", 1)
-    assert modes == [wanted]
-
-
+RECORDING = ROOT / "tests" / "data" / "h200_nsys_recording" / "raw"
 HEAD = """
 import sys, ray
-of = ray.init("local", num_cpus=1, include_dashboard=False, _temp_dir=sys.argv[1], configure_logging=False)
+of = ray.init("local", num_cpus=2, num_gpus=1, include_dashboard=False, _temp_dir=sys.argv[1], configure_logging=False)
 print(of.address_info["gcs_address"], flush=True)
 sys.stdin.read()
 """
 
 
+@contextmanager
+def a_cluster(folder: Path, env: dict[str, str]) -> Iterator[str]:
+    """The address of one with a GPU that plays back a recording."""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([sys.executable, "-c", HEAD, str(folder)], env=env, text=True, **pipes) as head:
+        assert head.stdin and head.stdout
+        yield head.stdout.readline().strip()
+        head.stdin.close()
+
+
 @pytest.mark.grid  # Ray starts for 10 s
-def test_a_cluster_that_asks_for_a_token_lets_in_who_has_it(tmp_path: Path, short_folder: Path) -> None:
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_cluster_works_for_who_has_its_token_whether_or_not_it_asks_for_one(
+    asks: bool, tmp_path: Path, short_folder: Path
+) -> None:
     pytest.importorskip("ray")
     mine = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    homes = {name: {**mine, "HOME": str(tmp_path / name), "RAY_USAGE_STATS_ENABLED": "0"} for name in ("head", "else")}
+    mine |= {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT), REPLAY_VARIABLE: str(RECORDING)}
+    homes = {name: {**mine, "HOME": str(tmp_path / name)} for name in ("head", "else")}
     for home in homes:
-        (tmp_path / home).mkdir()
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    argv = [sys.executable, "-c", HEAD, str(short_folder)]
-    with subprocess.Popen(argv, env={**homes["head"], "RAY_AUTH_MODE": "token"}, text=True, **pipes) as head:
-        assert head.stdin and head.stdout
-        look = [
-            sys.executable,
-            str(ROOT / "tune_gemm.py"),
-            "check",
-            "--cluster",
-            f"ray:{head.stdout.readline().strip()}",
-        ]
-        found = {name: subprocess.run(look, env=env, capture_output=True, text=True) for name, env in homes.items()}
-        head.stdin.close()
-    assert "1 of 1" in found["head"].stdout and found["head"].stderr == ""
-    (line,) = found["else"].stderr.splitlines()
-    assert found["else"].returncode == EXIT_ENVIRONMENT and "token" in line
+        (tmp_path / home / ".ray").mkdir(parents=True)
+    (tmp_path / "head" / ".ray" / "auth_token").write_text(64 * "a")
+    look = [sys.executable, str(ROOT / "tune_gemm.py"), "check", "--cluster"]
+    with a_cluster(short_folder, {**homes["head"], "RAY_AUTH_MODE": "token" if asks else "disabled"}) as address:
+        found = {
+            name: subprocess.run([*look, f"ray:{address}"], env=env, capture_output=True, text=True)
+            for name, env in homes.items()
+        }
+    for name, one in found.items():
+        if name == "head" or not asks:
+            assert "GPUs that time: 1" in one.stdout and one.stderr == ""
+        else:
+            (line,) = one.stderr.splitlines()
+            assert one.returncode == EXIT_ENVIRONMENT and "token" in line
 
 
 def test_what_ray_says_of_a_death_is_kept_apart_from_results(
