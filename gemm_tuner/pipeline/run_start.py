@@ -77,20 +77,20 @@ def begin(
 
 @contextmanager
 def _gone_if_refused(folder: RunFolder) -> Iterator[None]:
-    """Removes a new run's folder if the command line, or a file that it names, turns out to be wrong before anything is
-    compiled: no other command would go on there."""
+    """Removes a new run's folder if the command line, or a file that it names, turns out to be wrong before there is
+    anything to keep: no other command would go on there."""
     try:
         yield
     except UserError as error:
-        if error.exit_status == EXIT_INPUT and not _has_compiled(folder):
+        if error.exit_status == EXIT_INPUT and _has_nothing(folder):
             folder.remove()
         raise
 
 
-def _has_compiled(folder: RunFolder) -> bool:
+def _has_nothing(folder: RunFolder) -> bool:
     store = Store(folder.store)
     try:
-        return store.num_compiles() > 0
+        return store.is_empty()
     finally:
         store.close()
 

@@ -135,6 +135,11 @@ class Store:
         """Number of kernels that were compiled or failed to compile."""
         return int(self._rows("SELECT COUNT(*) FROM compiles")[0][0])
 
+    def is_empty(self) -> bool:
+        """Whether nothing was compiled, timed, checked or decided yet."""
+        tables = ("compiles", "timings", "verdicts", "failures", "finished")
+        return not any(self._rows(f"SELECT 1 FROM {table} LIMIT 1") for table in tables)
+
     def compiles(self, cache: str | None = None) -> dict[BinaryKey, CompileResult]:
         """Compile results: all of them, or with ``cache`` those that need not be compiled again: binaries in this
         cache, and failures."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from samples import ROOT
 from tuning import environment
 
 from gemm_tuner.core.errors import EnvironmentFault, UserError
-from gemm_tuner.core.records import CompileResult, Status
+from gemm_tuner.core.records import CompileResult, Status, Timing
 from gemm_tuner.kernels import kernel_spec_file
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.launch.plan import FINALS, SCREEN, Method, Plan, Work
@@ -207,22 +208,35 @@ def test_what_several_loaded_side_by_side_when_the_run_was_killed_is_noted_once(
         assert store.begun(ONE) == {"a": times}
 
 
+def compiled(store: Store) -> None:
+    store.add_compiles({("file", "symbol", "special"): CompileResult("symbol", "digest", Status.OK)})
+
+
+def timed(store: Store) -> None:
+    store.add_timings([Timing(ONE, "a", Status.OK, (1.0,))], SCREEN)
+
+
+def nothing(store: Store) -> None:
+    store.set_fact("fingerprint", {})
+
+
 @pytest.mark.parametrize(
-    ("fault", "compiled", "stays"),
+    ("fault", "done", "stays"),
     [
-        (UserError("no such family"), False, False),
-        (UserError("the results file was replaced"), True, True),
-        (EnvironmentFault("the disk is full"), False, True),
-        (KeyboardInterrupt(), False, True),
+        (UserError("no such family"), nothing, False),
+        (UserError("the results file was replaced"), compiled, True),
+        (UserError("the results file was replaced"), timed, True),  # by a recording, which compiles nothing
+        (UserError("the results file was replaced"), lambda store: store.record_outcome(ONE, "a"), True),
+        (EnvironmentFault("the disk is full"), nothing, True),
+        (KeyboardInterrupt(), nothing, True),
     ],
 )
 def test_a_command_that_is_refused_leaves_no_run(
-    commands: Commands, fault: BaseException, compiled: bool, stays: bool
+    commands: Commands, fault: BaseException, done: Callable[[Store], None], stays: bool
 ) -> None:
     with pytest.raises(type(fault)), ExitStack() as stack:
         folder, store = commands.begin(stack)
-        if compiled:
-            store.add_compiles({("file", "symbol", "special"): CompileResult("symbol", "digest", Status.OK)})
+        done(store)
         raise fault
     assert folder.root.exists() == folder.scripts.exists() == stays
 
