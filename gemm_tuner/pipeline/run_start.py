@@ -67,8 +67,8 @@ def begin(
                     _say_what_stays(found, options, gpu_labels(environment), folder, say)
                 return folder, found
     folder = run_folder.create(options.output_dir, key, options.cache_name)
-    stack.enter_context(_gone_if_refused(folder))
     store = _open(folder, stack)
+    stack.enter_context(_gone_if_refused(folder, store))
     _note_begin(store, options, now)
     store.set_fact("budget_s", options.budget_s)
     store.set_fact(GPUS, gpu_labels(environment))
@@ -76,23 +76,15 @@ def begin(
 
 
 @contextmanager
-def _gone_if_refused(folder: RunFolder) -> Iterator[None]:
-    """Removes a new run's folder if the command line, or a file that it names, turns out to be wrong before there is
-    anything to keep: no other command would go on there."""
+def _gone_if_refused(folder: RunFolder, store: Store) -> Iterator[None]:
+    """Removes a new run's folder, while it is locked, if the command line, or a file that it names, turns out to be
+    wrong before there is anything to keep: no other command would go on there."""
     try:
         yield
     except UserError as error:
-        if error.exit_status == EXIT_INPUT and _has_nothing(folder):
+        if error.exit_status == EXIT_INPUT and store.is_empty():
             folder.remove()
         raise
-
-
-def _has_nothing(folder: RunFolder) -> bool:
-    store = Store(folder.store)
-    try:
-        return store.is_empty()
-    finally:
-        store.close()
 
 
 def _note_begin(store: Store, options: RunOptions, fingerprint: dict[str, object]) -> None:
