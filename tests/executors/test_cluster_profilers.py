@@ -77,6 +77,16 @@ def test_by_default_the_profiler_is_one_that_all_have_and_a_better_one_is_named(
     assert cluster_profilers.common(gpus) == BARE
 
 
+def test_one_of_which_machines_have_two_versions_times_nothing(tmp_path: Path) -> None:
+    """Also where a machine that was left out had decided against it."""
+    gpus = on(BOTH, OLD, {"proton": "2"})
+    found, _ = fitting(tmp_path, gpus)
+    assert len(found) == 1
+    gpus = on(BOTH, OLD, BARE)
+    assert fitting(tmp_path, gpus)[0] == ["m0", "m1", "m2"] and cluster_profilers.common(gpus) == BARE
+    assert cluster_profilers.common(gpus[:2]) == BARE
+
+
 def test_versions_and_the_choice_are_those_of_the_gpu_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")  # this machine has no nsys
     there = Stations((), (), {"nsys": "2099.1", "proton": "3"}).version_of
