@@ -24,6 +24,7 @@ from gemm_tuner.measure.device import Machine, lock_name
 from gemm_tuner.pipeline import cluster_profilers, cluster_work, run
 from gemm_tuner.pipeline.cluster_work import FoundGpu, OnCluster
 from gemm_tuner.pipeline.run_options import RunOptions
+from gemm_tuner.store import results_file
 from gemm_tuner.system import program, progress
 from gemm_tuner.system.installation import import_path
 from gemm_tuner.system.processes import guarded_command, module_command
@@ -106,10 +107,17 @@ def results_files(options: RunOptions, models: Iterable[str]) -> dict[str, Path]
 
 
 def with_begun_file(options: RunOptions, model: str, console: Console) -> RunOptions:
-    """For the only GPU model that is there: the results file that a run of several has begun for it, where the one
-    asked for does not exist; the run then goes on. A line says so."""
+    """For the only GPU model that is there: the results file that a run of several has begun for it and these sizes,
+    where the one asked for does not exist; the run then goes on. A line says so.
+
+    Not where that file may itself be what the command reads: a size file or --update.
+    """
     asked, begun = asked_for(options), results_files(options, [model])[model]
-    if asked.exists() or not begun.exists():
+    reads = bool(options.older) or any(entry.config is not None for entry in options.entries)
+    if options.fresh or reads or asked.exists() or not begun.exists():
+        return options
+    earlier = results_file.read_earlier(begun)
+    if {*earlier.read, *earlier.failures} != {entry.problem for entry in options.entries}:
         return options
     print_line(console, f"results file: {begun}, since there is no {asked}")
     return replace(options, results_file=begun)

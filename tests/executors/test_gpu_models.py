@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from samples import gpu
+from samples import config, gpu
 from thread_workers import ThreadWorker
 from tuning import environment, run_options
 
@@ -34,6 +34,8 @@ from gemm_tuner.pipeline.cluster_run import (
 )
 from gemm_tuner.pipeline.cluster_work import FoundGpu, alike, machine_of
 from gemm_tuner.pipeline.run_identity import gpu_labels
+from gemm_tuner.store.results import write_rows
+from gemm_tuner.store.sizes import SizeEntry
 from gemm_tuner.system import program
 
 
@@ -110,23 +112,35 @@ def test_without_a_results_file_theirs_lie_in_the_output_folder(tmp_path: Path) 
     assert [one.results.parent for one in runs_of(asked, by_model(GPUS), [])] == [asked.output_dir] * 2
 
 
+def begun(path: Path, size: GemmProblem) -> None:
+    """A results file of this size, which has no configuration yet."""
+    path.unlink(missing_ok=True)
+    write_rows(path, {"date": "2026-01-01T00:00:00", "source": "measured"}, [], [(size, "not reached")])
+
+
 def test_with_one_model_left_the_file_that_several_began_for_it_is_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the same command would time again what is finished: where results go is part of what names a run."""
     monkeypatch.chdir(tmp_path)
-    console = Console(file=io.StringIO())
-    for asked in (
-        run_options(tmp_path, GemmProblem(64, 64, 64), **more) for more in ({}, {"results_file": Path("mine.yaml")})
-    ):
+    console, size = Console(file=io.StringIO()), GemmProblem(64, 64, 64)
+    for asked in (run_options(tmp_path, size, **more) for more in ({}, {"results_file": Path("mine.yaml")})):
         asked.output_dir.mkdir(exist_ok=True)
         amd, nvidia = runs_of(asked, by_model(GPUS), [])
         assert with_begun_file(asked, nvidia.model, console) == asked
         amd.results.touch()
         assert with_begun_file(asked, nvidia.model, console) == asked
-        nvidia.results.touch()
+        begun(nvidia.results, GemmProblem(64, 64, 128))
+        assert with_begun_file(asked, nvidia.model, console) == asked  # of other sizes
+        begun(nvidia.results, size)
         of_one = with_begun_file(asked, nvidia.model, console)
         assert of_one.results_file == nvidia.results == Path(nvidia.argv[-1])
+        for of_its_own in (
+            replace(asked, fresh=True),
+            replace(asked, older={size: config()}),
+            replace(asked, entries=(SizeEntry(size, config()),)),
+        ):
+            assert with_begun_file(of_its_own, nvidia.model, console) == of_its_own
         asked_for(asked).touch()
         assert with_begun_file(asked, nvidia.model, console) == asked
 

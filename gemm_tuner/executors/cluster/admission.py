@@ -54,7 +54,8 @@ def be_let_in(address: str, text: str) -> None:
     if answer == Answer.ASKS_FOR_TOKEN:
         raise EnvironmentFault("Ray's token is missing here, or is not the cluster's", where=where, hint=TOKEN)
     if answer == Answer.NONE:
-        raise EnvironmentFault("what answers there is no Ray cluster", where=where, hint=IS_IT_RUNNING)
+        what = "what answers there is no Ray cluster, or one of another version"
+        raise EnvironmentFault(what, where=where, hint=IS_IT_RUNNING)
 
 
 class Answer(Enum):

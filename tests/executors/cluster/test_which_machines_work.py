@@ -22,6 +22,7 @@ from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline import cluster_run, cluster_work
 from gemm_tuner.pipeline.cluster_work import OnCluster
 from gemm_tuner.pipeline.run_options import RunOptions
+from gemm_tuner.store.results import write_rows
 
 HERE = look_here()
 CORES = Node("cores", "10.0.0.1", cpus=8, gpus=0, versions=HERE)
@@ -101,7 +102,7 @@ def test_the_run_of_the_only_model_goes_on_with_the_file_of_that_model(
     (word,) = gpu_files([gpu(0)["name"]]).values()
     begun = tmp_path / f"tuned.{word}.yaml"
     for path in (begun, tmp_path / f"tuned.own.{word}.yaml"):
-        path.touch()
+        write_rows(path, {"date": "2026-01-01T00:00:00"}, [], [(GemmProblem(64, 64, 64), "not reached")])
     assert tuned(ClusterStandIn([GPU], {"gpu": SEEN}), results_file=tmp_path / "tuned.yaml") == ["gpu"]
     assert tuned.began[-1][0].results_file == begun and str(begun) in said.getvalue()
     own = tmp_path / "tuned.own.yaml"
