@@ -90,14 +90,15 @@ def tune_by(options: RunOptions, log: RunLog, cluster: OnCluster | None) -> int:
             serving_space.require_answers(sizes)
         log.passed("apply the rules")
         announce(session, states, total)
-        for size in (one for one in sizes if one.why_empty):
+        empty = [size for size in sizes if size.why_empty]
+        for size in empty:
             session.results.record(size.problem, None, size.why_empty)
         try:
             if states:
                 tune_sizes(session, states, launchers, kernels)
         finally:
             session.results.write()
-            write_records(session, states)
+            write_records(session, states, empty)
         for state in states:
             state.assert_complete()
         return finish(session)

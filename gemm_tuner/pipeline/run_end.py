@@ -8,7 +8,7 @@ import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -20,7 +20,9 @@ from gemm_tuner.pipeline import finished_machine, run_start, run_summary, show
 from gemm_tuner.pipeline.run_identity import configs_sha
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.run_options import RunOptions
+from gemm_tuner.pipeline.serving_space import Cut
 from gemm_tuner.pipeline.session import Session
+from gemm_tuner.space.prune import FunnelRow
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import older_configs, results, run_record
 from gemm_tuner.store.run_record import Final, FunnelStep, RunRecord, SizeRecord
@@ -50,13 +52,13 @@ def accounted(options: RunOptions, console: Console, out: Console) -> Iterator[R
             run_summary.start_table(out, starts)
 
 
-def write_records(session: Session, states: Iterable[SizeState]) -> None:
+def write_records(session: Session, states: Iterable[SizeState], empty: Sequence[Cut] = ()) -> None:
     """Writes the tables of all sizes and run.json."""
     session.log.passed("write the results")
     with session.log.stage("write tables"):
         for state in states:
             state.write(session.folder.tables)
-    record, root = record_of(session, states), session.folder.root
+    record, root = record_of(session, states, empty), session.folder.root
     if run_start.writes_again(session.store) and (root / run_record.RUN_FILE).is_file():
         record = with_times_of(run_record.read(root), record)
     run_record.write(root, record)
@@ -116,11 +118,12 @@ def say_finished(session: Session) -> int:
 
 def recall(session: Session, record: RunRecord) -> None:
     """Fills in the outcomes of a finished run, with choices as its results file has them."""
-    rows = session.results.file.earlier.read
+    earlier = session.results.file.earlier
     for size in record.sizes:
-        row = rows.get(size.problem)
-        choice = results.choice_of(row, size.overruled) if row else None
-        if choice and (choice.config.name, choice.source) == (size.chosen, record.header["source"]):
+        row = earlier.read.get(size.problem)
+        is_mine = row is not None and earlier.date_of(row) == record.header["date"]
+        choice = results.choice_of(row, size.overruled) if row and is_mine else None
+        if choice and choice.config.name == size.chosen:
             session.results.choices[size.problem] = choice
         else:
             session.results.failures[size.problem] = size.failure or OF_ANOTHER_RUN
@@ -141,9 +144,12 @@ def say_unchecked(console: Console, count: int) -> None:
         print_line(console, f"{count} chosen without a check: {NOT_COMPARED}")
 
 
-def record_of(session: Session, states: Iterable[SizeState]) -> RunRecord:
-    """The record of the run so far."""
+def record_of(session: Session, states: Iterable[SizeState], empty: Sequence[Cut] = ()) -> RunRecord:
+    """The record of the run so far. empty: sizes of which the rules keep nothing."""
     states = list(states)
+    records = {state.problem: size_record(session, state) for state in states}
+    records |= {cut.problem: empty_record(cut) for cut in empty}
+    problems = [entry.problem for entry in session.options.entries if entry.problem in records]
     return RunRecord(
         command=(program.name(), *sys.argv[1:]),
         seconds=round(time.monotonic() - session.log.started, 3),
@@ -154,7 +160,7 @@ def record_of(session: Session, states: Iterable[SizeState]) -> RunRecord:
         },
         stages={name: round(seconds, 3) for name, seconds in session.log.stage_seconds.items()},
         facts=dict(session.log.facts),
-        sizes=tuple(size_record(session, state) for state in states),
+        sizes=tuple(records[problem] for problem in dict.fromkeys((*problems, *records))),
         results_file=str(session.results.path),
         notes={**session.log.notes, "parent_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024},
         rules=tuple(row.rule for row in states[0].pruned.funnel) if states else (),
@@ -168,9 +174,9 @@ def with_times_of(before: RunRecord, now: RunRecord) -> RunRecord:
     )
 
 
-def rule_steps(state: SizeState) -> Iterator[FunnelStep]:
+def rule_steps(funnel: Iterable[FunnelRow]) -> Iterator[FunnelStep]:
     """The rules that rejected configurations of a size."""
-    for row in state.pruned.funnel:
+    for row in funnel:
         if row.cut:
             yield FunnelStep(rule=row.rule, kind=row.kind.value, why=row.why, cut=row.cut, remain=row.remain)
 
@@ -190,7 +196,7 @@ def size_record(session: Session, state: SizeState) -> SizeRecord:
     return SizeRecord(
         problem=problem,
         total=state.total,
-        funnel=(*rule_steps(state), *search_steps(state)),
+        funnel=(*rule_steps(state.pruned.funnel), *search_steps(state)),
         counts=state.counts(),
         roofline_us=round(workload_of(problem.kind).roofline_us(problem, session.device) or 0.0, 4),
         finals=tuple(Final(name, **dataclasses.asdict(found)) for name, found in published.items()),
@@ -199,4 +205,19 @@ def size_record(session: Session, state: SizeState) -> SizeRecord:
         served=served_rows(choice.served, predicted=choice.source == "predicted").get("served", {}) if choice else {},
         overruled=dict(choice.overruled) if choice else {},
         verified=choice.verified if choice else None,
+    )
+
+
+def empty_record(cut: Cut) -> SizeRecord:
+    """The record of a size of which the rules keep nothing."""
+    total = sum(row.cut for row in cut.funnel)
+    return SizeRecord(
+        problem=cut.problem,
+        total=total,
+        funnel=tuple(rule_steps(cut.funnel)),
+        counts={Status.PRUNED.value: total},
+        roofline_us=0.0,
+        finals=(),
+        chosen="",
+        failure=cut.why_empty,
     )

@@ -59,6 +59,10 @@ class Earlier:
     failures: Mapping[Problem, str] = field(default_factory=dict)
     headers: tuple[dict[str, Any], ...] = ()
 
+    def date_of(self, row: Row) -> str:
+        """The date of the run that a row is from; no two runs of a file have the same."""
+        return str(row.facts.get("kept_from", self.header.get("date", "")))
+
 
 def read_earlier(path: Path) -> Earlier:
     """The rows of a results file that a run will write to; none for a missing or empty file.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -103,13 +104,18 @@ def test_a_finished_run_that_writes_its_rows_again_keeps_what_it_took(tmp_path: 
         assert after.sizes == before.sizes
 
 
+@pytest.mark.parametrize("change", [{"num_warps": 16}, {"kept_from": "2026-01-01T00:00:00"}])
 def test_a_finished_run_does_not_show_rows_of_another_as_its_own(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    change: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """Of another configuration, or of the same with another run's time."""
     assert tune(tmp_path, "--search", "quick") == 0
     (file,) = (tmp_path / "runs").glob("2*/tuned.yaml")
     document = yaml.safe_load(file.read_text())
-    document["configs"][1]["num_warps"] = 16
+    document["configs"][1] |= change
+    document["earlier_headers"] = (
+        [{**document["header"], "date": "2026-01-01T00:00:00"}] if "kept_from" in change else []
+    )
     file.write_text(yaml.safe_dump(document, sort_keys=False))
     capfd.readouterr()
     assert tune(tmp_path, "--search", "quick") == 0

@@ -127,20 +127,37 @@ def test_wrong_kernel_is_never_written(
 @pytest.mark.parametrize("task", [(), ("--dry_run",), ("--compile_only",)])
 @pytest.mark.parametrize("beside", ["", "- {M: 64, N: 64, K: 64}\n"])
 def test_a_size_that_no_configuration_fits_is_one_without_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: tuple[str, ...], beside: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    task: tuple[str, ...],
+    beside: str,
 ) -> None:
-    """Alone as beside others, and whatever is asked of it."""
+    """Alone as beside others, whatever is asked of it, and when the finished run is asked for again."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sizes.yaml").write_text(f"{beside}- {{M: 1000000000, N: 1000000000, K: 64}}\n")
     space = small_space(tmp_path, "sm_90")
-    assert main(["--gemm_size_file", "sizes.yaml", "--space", str(space), "-o", "tuned.yaml", *task]) == 1
+    command = ["--gemm_size_file", "sizes.yaml", "--space", str(space), "-o", "tuned.yaml", *task]
+    assert main(command) == 1
     assert (tmp_path / "tuned.yaml").exists() == (not task)
     if not task:
         read = results.read(tmp_path / "tuned.yaml")
         assert [row.problem.m for row in read.rows] == ([64] if beside else [])
         assert [problem.m for problem, _ in read.without_config] == [1000000000]
         (folder,) = (tmp_path / "results").iterdir()
-        assert run_record.read(folder).results_file.endswith("tuned.yaml")
+        record = run_record.read(folder)
+        assert record.results_file.endswith("tuned.yaml")
+        assert [
+            (size.problem.m, bool(size.failure), sum(size.counts.values()) == size.total > 0) for size in record.sizes
+        ] == [
+            *([(64, False, True)] if beside else []),
+            (1000000000, True, True),
+        ]
+        capfd.readouterr()
+        assert main(command) == 1 and main(["report", "tuned.yaml", "--text"]) == 0
+        printed = capfd.readouterr()
+        assert record.sizes[-1].failure in " ".join(f"{printed.out} {printed.err}".split())
+        assert "other runs" not in printed.out and f"of {len(record.sizes)} sizes" in printed.out
 
 
 def test_script_imports_nothing_heavy_and_explains_itself(tmp_path: Path) -> None:
