@@ -171,10 +171,15 @@ class Report:
         return {NOTES_IN_WORDS.get(key, key): value for key, value in self.record.notes.items()}
 
     @property
+    def outside_stages_s(self) -> float:
+        """Wall time of the run that is in no stage; 0 where stages overlap."""
+        return round(max(0.0, self.record.seconds - sum(self.record.stages.values())), 3)
+
+    @property
     def stages(self) -> dict[str, float]:
-        """Wall time of each stage, and of what is in none, seconds; the sum is that of the run."""
-        outside = self.record.seconds - sum(self.record.stages.values())
-        return {**self.record.stages, **({OUTSIDE: outside} if outside > 0 else {})}
+        """Wall time of each stage, and of what is in none, seconds."""
+        outside = self.outside_stages_s
+        return {**self.record.stages, **({OUTSIDE: outside} if outside else {})}
 
     @property
     def num_chosen(self) -> int:

@@ -94,7 +94,7 @@ def show_table(console: Console, comparison: Comparison) -> None:
         verdict = one.verdict.value + (" (regression)" if one.regression else "")
         cells = [named.of[one.problem], one.consumer, *_cells(one), Text(verdict, style=_COLOURS.get(one.verdict, ""))]
         rows.append(cells if console.is_terminal else [*cells, _configs(console, one)])
-    title = "B against A, predicted" if comparison.predicted == len(comparison.compared) else "B against A"
+    title = "B against A, predicted" if comparison.all_predicted else "B against A"
     print_table(console, with_common(title, named), columns, rows)
     changes = [
         (named.of[one.problem], one.consumer, _configs(console, one))
@@ -152,7 +152,7 @@ def closing(console: Console, comparison: Comparison, tolerance: float, faults: 
 def _shares(comparison: Comparison) -> str:
     """How many of the compared rows are predictions, in words."""
     predicted, rows = comparison.predicted, sum(one.ratio is not None for one in comparison.compared)
-    return "all times are" if predicted == rows else f"both times of {predicted} of {rows} rows are"
+    return "all times are" if comparison.all_predicted else f"both times of {predicted} of {rows} rows are"
 
 
 def document(comparison: Comparison, tolerance: float) -> dict[str, object]:

@@ -86,6 +86,10 @@ class Comparison:
         """Number of ratios of two predictions."""
         return sum(one.is_predicted for one in self.compared)
 
+    @property
+    def all_predicted(self) -> bool:
+        return 0 < self.predicted == len(self.compared)
+
     def faults(self, *, allow_missing: bool) -> list[str]:
         """Why B does not pass, in words; empty if it passes.
 
