@@ -49,7 +49,7 @@ class Candidates:
 def of_size(options: RunOptions, servers: Sequence[Server], state: SizeState) -> Candidates:
     """The configurations of a size that a run without a GPU compiles."""
     count = options.predicted_candidates
-    checkable = [name for name in state.own if is_checked(options, state, name)]
+    checkable = checkable_of(options, state)
     others = sorted(set(state.own) - set(checkable))
     most = UNCHECKED_A_SIZE if checkable else MORE_TIMES * count
     return Candidates(
@@ -58,6 +58,13 @@ def of_size(options: RunOptions, servers: Sequence[Server], state: SizeState) ->
         served=tuple(serving.predicted_best(servers, state, list(state.kept))),
         usual=count,
     )
+
+
+def checkable_of(options: RunOptions, state: SizeState) -> list[str]:
+    """The names of a size's own configurations whose kernels something runs without a GPU."""
+    one_of = {state.kept[name].family: name for name in state.own}
+    families = {family for family, name in one_of.items() if is_checked(options, state, name)}
+    return [name for name in state.own if state.kept[name].family in families]
 
 
 def is_checked(options: RunOptions, state: SizeState, name: str) -> bool:
@@ -73,6 +80,6 @@ def most_checks(options: RunOptions, servers: Sequence[Server], state: SizeState
     """How many configurations of a size are checked without a GPU, at the most: the best, and each server's."""
     if options.language.interpreter_environment() is None:
         return 0
-    wanted = [[name for name in state.own if is_checked(options, state, name)]]
+    wanted = [checkable_of(options, state)]
     wanted += [server.launchable(state) for server in servers]
     return sum(min(CHECKED_A_SIZE, len(names)) for names in wanted)
