@@ -82,7 +82,9 @@ def name_list(text: str) -> tuple[str, ...]:
 def output_file(text: str) -> Path:
     """An argparse type: the path of a file that is written, in a folder that exists."""
     path, accepted = Path(text), "a file in a folder that exists"
-    if os.path.isdir(path):
+    if not text:
+        raise argparse.ArgumentTypeError(f"is empty; accepted: {accepted}")
+    if os.path.isdir(path) or text.endswith(os.sep):
         raise argparse.ArgumentTypeError(f"{show(text)} is a folder; accepted: {accepted}")
     if not os.path.isdir(os.path.dirname(os.path.realpath(path))):
         raise argparse.ArgumentTypeError(f"the folder {show(str(path.parent))} does not exist; accepted: {accepted}")
@@ -92,7 +94,7 @@ def output_file(text: str) -> Path:
 def output_folder(text: str) -> Path:
     """An argparse type: the path of a folder that files are written into, which is made where it is not there."""
     path = Path(text)
-    there = next((one for one in (path, *path.parents) if os.path.exists(one)), Path())
+    there = next((one for one in (path, *path.parents) if os.path.lexists(one)), Path())
     if not os.path.isdir(there):
         raise argparse.ArgumentTypeError(
             f"{show(str(there))} is a file; accepted: a folder, which is made where it is not"

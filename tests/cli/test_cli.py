@@ -149,7 +149,7 @@ def test_what_the_machine_lacks(
 
 
 PLACES = {  # of what a command writes, where none can be
-    "run": ([*ONE, "-o"], ["no/x", ".", "file/x"]),
+    "run": ([*ONE, "-o"], ["no/x", ".", "file/x", "new/", ""]),
     "runs": ([*ONE, "--output_dir"], ["file", "file/results"]),
     "report": (["report", "run", "-o"], ["no/x", ".", "file/x"]),
     "sizes": (["sizes", "--from", "file", "-o"], ["no/x", ".", "file/x"]),

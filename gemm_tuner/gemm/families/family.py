@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.metadata
 import pkgutil
@@ -17,6 +16,7 @@ from gemm_tuner.gemm import families
 from gemm_tuner.gemm.config import KERNEL_FAMILIES
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
+from gemm_tuner.system.values import did_you_mean
 
 if TYPE_CHECKING:  # the command line starts without numpy
     import numpy as np
@@ -111,12 +111,11 @@ def require_known(name: str, templates_dir: Path, where: str) -> None:
     known = known_families()
     if name in (*known, *KERNEL_FAMILIES.values()) or (templates_dir / f"{name}.py.j2").is_file():
         return
-    close = difflib.get_close_matches(name, known, n=1)
     raise UserError(
         f"family {show(name)} is not known",
         where=where,
         accepted=f"{', '.join(sorted(known))}, or one with a template in {printable(templates_dir)}",
-        hint=f"did you mean {close[0]}?" if close else "",
+        hint=did_you_mean(name, known),
     )
 
 
