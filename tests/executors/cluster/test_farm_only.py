@@ -26,6 +26,7 @@ def rows(folder: Path, *more: str) -> str:
     return OTHER_IN_THE_HEADER.sub("", (folder / "tuned.yaml").read_text())
 
 
+@pytest.mark.usefixtures("only_cluster")
 @pytest.mark.grid  # Ray starts for 10 s
 def test_a_cluster_without_a_gpu_compiles_and_times_are_predicted(tmp_path: Path) -> None:
     pytest.importorskip("ray")

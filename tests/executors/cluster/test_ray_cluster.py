@@ -45,6 +45,7 @@ def test_a_cluster_that_runs_here_and_refuses_is_not_replaced(monkeypatch: pytes
     assert asked == ["auto"]
 
 
+@pytest.mark.usefixtures("only_cluster")
 def test_a_cluster_that_is_started_listens_on_loopback_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray")
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "")  # restored afterwards
@@ -107,6 +108,7 @@ def a_cluster(folder: Path, env: dict[str, str]) -> Iterator[str]:
         head.stdin.close()
 
 
+@pytest.mark.usefixtures("only_cluster")
 @pytest.mark.grid  # Ray starts for 10 s
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_cluster_works_for_who_has_its_token_whether_or_not_it_asks_for_one(
