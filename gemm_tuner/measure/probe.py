@@ -8,19 +8,12 @@ import platform
 import runpy
 import sys
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from gemm_tuner.system.cuda_driver import CudaError, Driver
-
-
-def package_version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
+from gemm_tuner.system.package_version import package_version
 
 
 def pci_address(properties: Any) -> str:
@@ -94,8 +87,8 @@ def gpus_of_torch() -> list[dict[str, Any]]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages that affect times, without importing them."""
-    packages = {name: package_version(name) for name in ("torch", "triton", "pandas")}
+    """Versions of the packages that affect times, without importing them; "" for one that is not installed."""
+    packages = {name: package_version(name) or "" for name in ("torch", "triton", "pandas")}
     return {**packages, "python": platform.python_version()}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from gemm_tuner.search import expected_requests
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.documents import show as show_value
 from gemm_tuner.system.terminal_table import print_line
+from gemm_tuner.system.values import did_you_mean
 
 Rows = npt.NDArray[np.intp]
 FLAG = "--explain"
@@ -141,8 +141,7 @@ def with_values(candidates: Space, text: str, device: Device) -> Rows:
     for part in text.split(","):
         field, _, value = (word.strip() for word in part.partition("="))
         if field not in axes or not re.fullmatch("[0-9A-Za-z_]{1,64}", value):
-            near = difflib.get_close_matches(field, axes, 1) if field not in axes else []
-            hint = f"did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(field, axes) if field not in axes else ""
             accepted = f"FIELD=VALUE,..., such as 64 or 16x8, of the fields {', '.join(axes)}"
             raise UserError(f"{show_value(part.strip())} is no FIELD=VALUE", where=FLAG, accepted=accepted, hint=hint)
         if field in given:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EnvironmentFault, UserError
+from gemm_tuner.measure import probe
 from gemm_tuner.profilers import AUTO_ORDER, PROFILERS, base, look_ahead, proton, select
 from gemm_tuner.profilers.ncu import Ncu
 from gemm_tuner.profilers.nsys import Nsys
@@ -274,9 +275,9 @@ def test_triton_under_another_package_name(bin_dir: Path, tmp_path: Path, monkey
 
     monkeypatch.setattr(importlib.metadata, "version", version)
     monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: {"triton": ["other-triton"]})
-    assert Proton().version() == "other-triton 3.5"
+    assert Proton().version() == probe.versions()["triton"] == "other-triton 3.5"
     monkeypatch.setattr(importlib.metadata, "packages_distributions", dict)
-    assert Proton().version() == "unknown"
+    assert Proton().version() == "unknown" and probe.versions()["triton"] == ""
 
 
 @pytest.mark.parametrize(("backend", "order"), [(backend, AUTO_ORDER[backend]) for backend in ("hip", "cuda")])
